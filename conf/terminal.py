@@ -27,7 +27,7 @@ def console() -> Console:
     return found if found.is_terminal else _Plain(markup=False, emoji=False, width=_WIDTH_MAX)
 
 
-def tell(table: Table, to: Console | None = None) -> None:
+def print_table(table: Table, to: Console | None = None) -> None:
     """Print a table. The first column, which names the subject of a row, is never cut. Others fold first, then the last ones are cut.
 
     Only a name that would leave the others no room folds, too.

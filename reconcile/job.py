@@ -34,7 +34,7 @@ from reconcile.run.history.history import RunHistory
 from reconcile.run.history.layout import results_folder
 from reconcile.run.history.rings import Rings
 from reconcile.run.outcome import carry_over, committed_result, report_model, results
-from reconcile.run.outcome.terminal_report import Judged, tell
+from reconcile.run.outcome.terminal_report import Judged, print_result
 from reconcile.run.outcome.terminal_report import progress as shown_progress
 from reconcile.run.verdict import summary
 from reconcile.run.verdict.judge import STEPS, Judge
@@ -113,7 +113,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
     if options.as_json:
         print(json.dumps(judged.document, indent=2))
     else:
-        tell(judged, options.out, options.again)
+        print_result(judged, options.out, options.again)
     return summary.EXIT_CODES[judged.document["verdict"]]
 
 

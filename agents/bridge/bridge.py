@@ -76,19 +76,19 @@ class Bridge:
         return self.state.assigned is not None and all(map(self._at_end, self.state.assigned))
 
     @property
-    def standing(self) -> list[str]:
+    def drain_obstacles(self) -> list[str]:
         """Reasons for which a drain cannot finish; empty unless all unfinished partitions are stopped."""
         stops, assigned = self.state.stops, self.state.assigned
         if assigned is None or not all(number in stops or self._at_end(number) for number in assigned):
             return []
-        return [standing.text for number, standing in sorted(stops.items()) if not self._at_end(number)]
+        return [problem.text for number, problem in sorted(stops.items()) if not self._at_end(number)]
 
     def _at_end(self, number: int) -> bool:
         place = self.window.places.get(number)
         return (
             place is not None
             and self._flow.is_at_end(place)
-            and self._committer.stands(number) == place.confirmed
+            and self._committer.committed_offset(number) == place.confirmed
         )
 
     async def run(self) -> None:
@@ -106,7 +106,7 @@ class Bridge:
                 attempt = 1 if time.monotonic() - began > LASTED_S else attempt + 1
                 if isinstance(error, OutdatedError) and self._permit is not None:
                     self._permit.forget()
-                self.state.fail(SOURCE, f"source: {self.state.told(error)}")
+                self.state.fail(SOURCE, f"source: {self.state.error_text(error)}")
                 await set_within(self._stopping, back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
 
     @contextlib.asynccontextmanager

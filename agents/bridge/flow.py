@@ -49,7 +49,7 @@ class Flow:
         self._loads: dict[Cycle, CycleBatches] = {}
         self._returned = 0
         """Number of messages that came back and are not logged yet."""
-        self._tell_again = -math.inf
+        self._next_log_s = -math.inf
         self._settings = ""
         """Settings of the target at the last check."""
 
@@ -151,15 +151,15 @@ class Flow:
         for number, count in load.returned.items():
             self._state.count(number, "returned", count)
         if load.returned:
-            self._tell_returned(sum(load.returned.values()), load.returned_from)
+            self._log_returned(sum(load.returned.values()), load.returned_from)
         for reason in load.reasons:
             log.warning("bridge %s: to %s: %s", self._plan.name, self._plan.quarantine_topic, reason)
 
-    def _tell_returned(self, count: int, passed: bytes) -> None:
+    def _log_returned(self, count: int, passed: bytes) -> None:
         """Log returned messages at once, then at most once a minute: a loop of bridges has many."""
         self._returned += count
         now = clock.now()
-        if now < self._tell_again:
+        if now < self._next_log_s:
             return
         plan = self._plan
         log.warning(
@@ -168,7 +168,7 @@ class Flow:
             plan.name, self._returned, plan.source_topic, plan.target_topic, passed.decode(errors="backslashreplace"),
             "they are not forwarded" if plan.returns == "drop" else "they are forwarded again and may arrive twice",
         )  # fmt: skip
-        self._returned, self._tell_again = 0, now + TELL_S
+        self._returned, self._next_log_s = 0, now + TELL_S
 
     def _forget_refused(self) -> None:
         """Forget the refusals of confirmed records, which are not sent again.

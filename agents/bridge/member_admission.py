@@ -8,7 +8,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError, UnknownMemberIdError
 
-from agents.bridge.members import Adopt, MemberPosition, Refuse, Run, Standing, decide, former
+from agents.bridge.members import Adopt, MemberPosition, MemberPositions, Refuse, Run, decide, former
 from agents.bridge.offsets import AT_REST, NOT_BEGUN, Map, OffsetMetadata, decode, encode
 from agents.bridge.plan import Plan, Share
 from ringfence_kafka.admin.cluster import Cluster
@@ -66,11 +66,14 @@ async def _join(plan: Plan, *, drain: bool) -> Map:
             )
         )
     topic_id = as_printed(identity.topic_id)
-    found = {member: await _standing(plan, share.group(member), topic_id, starts) for member in share.members}
+    found = {
+        member: await _committed_positions(plan, share.group(member), topic_id, starts)
+        for member in share.members
+    }
     top = former(share.members, found)
     for member in () if top is None else top.members:
         if member not in found:
-            found[member] = await _standing(plan, share.group(member), topic_id, starts)
+            found[member] = await _committed_positions(plan, share.group(member), topic_id, starts)
     if drain and top is not None:
         _require_reachable(share, top)
         return top
@@ -89,20 +92,22 @@ def _share(plan: Plan) -> Share:
     return plan.share
 
 
-async def _standing(plan: Plan, group: str, topic_id: str, starts: Mapping[int, int]) -> Standing:
+async def _committed_positions(
+    plan: Plan, group: str, topic_id: str, starts: Mapping[int, int]
+) -> MemberPositions:
     async with Cluster(plan.source, group) as cluster:
         await cluster.groups.await_coordinator()
         noted = await asyncio.gather(
             *(cluster.groups.committed(plan.source_topic, start) for start in starts)
         )
     return {
-        number: stand(item, topic_id, starts[number])
+        number: member_position(item, topic_id, starts[number])
         for number, item in zip(starts, noted, strict=True)
         if item is not None
     }
 
 
-def stand(committed: Committed, topic_id: str, start: int) -> MemberPosition:
+def member_position(committed: Committed, topic_id: str, start: int) -> MemberPosition:
     """Return the position in a commit. ``topic_id`` and ``start`` describe the topic's present log.
 
     A commit for a deleted topic only provides the members.

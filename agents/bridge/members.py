@@ -44,7 +44,7 @@ class MemberPosition(NamedTuple):
     """Value of :attr:`agents.bridge.offsets.OffsetMetadata.still`."""
 
 
-Standing = Mapping[int, MemberPosition]
+MemberPositions = Mapping[int, MemberPosition]
 """Positions of one member by source partition."""
 
 
@@ -72,14 +72,14 @@ class Refuse:
     """Offsets of that partition, by member."""
 
 
-def former(members: Collection[str], found: Mapping[str, Standing]) -> Map | None:
+def former(members: Collection[str], found: Mapping[str, MemberPositions]) -> Map | None:
     """Return the latest members that these bridges ran with; None = not known."""
     maps = [item for member in members for _, item, _ in found.get(member, {}).values() if item is not None]
     return max(maps, key=lambda each: each.number, default=None)
 
 
 def decide(
-    members: tuple[str, ...], found: Mapping[str, Standing], starts: Mapping[int, int]
+    members: tuple[str, ...], found: Mapping[str, MemberPositions], starts: Mapping[int, int]
 ) -> Run | Adopt | Refuse:
     """Decide whether bridges may run with these sorted members. ``found``: positions of present and former members; ``starts``: log starts."""
     top = former(members, found)
@@ -100,31 +100,37 @@ def decide(
     return agreed if isinstance(agreed, Refuse) else Adopt(Map(top.number + 1, members), agreed)
 
 
-def _lost(members: Collection[str], began: Collection[str], found: Mapping[str, Standing]) -> Refuse:
+def _lost(members: Collection[str], began: Collection[str], found: Mapping[str, MemberPositions]) -> Refuse:
     number = min(number for member in began for number in found[member])
     return Refuse(number, _offsets(members, found, number))
 
 
-def _runs_by(top: Map, standing: Standing) -> bool:
+def _runs_by(top: Map, positions: MemberPositions) -> bool:
     """Return whether the commits name this map. A commit of an operator names no members and changes none."""
-    maps = [value.map for value in standing.values() if value.map is not None]
-    return bool(standing) and (not maps or max(map_.number for map_ in maps) == top.number)
+    maps = [value.map for value in positions.values() if value.map is not None]
+    return bool(positions) and (not maps or max(map_.number for map_ in maps) == top.number)
 
 
-def _agreed(members: tuple[str, ...], found: Mapping[str, Standing]) -> dict[int, int] | Refuse:
+def _agreed(members: tuple[str, ...], found: Mapping[str, MemberPositions]) -> dict[int, int] | Refuse:
     partitions = sorted({number for member in members for number in found.get(member, {})})
     agreed = {}
     for number in partitions:
         offsets = _offsets(members, found, number)
         (first, *others) = set(offsets.values())
-        stands = [found[member][number] for member in members if number in found.get(member, {})]
-        if others or first is None or not all(stand.still or stand.map is None for stand in stands):
+        positions = [found[member][number] for member in members if number in found.get(member, {})]
+        if (
+            others
+            or first is None
+            or not all(position.still or position.map is None for position in positions)
+        ):
             return Refuse(number, offsets)
         agreed[number] = first
     return agreed
 
 
-def _offsets(members: Collection[str], found: Mapping[str, Standing], number: int) -> dict[str, int | None]:
+def _offsets(
+    members: Collection[str], found: Mapping[str, MemberPositions], number: int
+) -> dict[str, int | None]:
     return {
         member: None if (at := found.get(member, {}).get(number)) is None else at.offset for member in members
     }

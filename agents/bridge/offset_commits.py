@@ -33,12 +33,12 @@ class Committer:
         """Committed offset of each opening."""
         self._at = 0.0
 
-    def stands(self, number: int) -> int | None:
+    def committed_offset(self, number: int) -> int | None:
         """Return the offset that was committed since a partition was opened; None = no commit yet."""
         place = self._window.places.get(number)
         return None if place is None else self._offsets.get(place)
 
-    def standing(self, number: int) -> Committed | None:
+    def current_commit(self, number: int) -> Committed | None:
         """Return the offset and metadata that a commit of an open partition would have now; None = it is not open."""
         place = self._window.places.get(number)
         if place is None or number not in self._state.partitions:

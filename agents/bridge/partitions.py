@@ -132,7 +132,7 @@ class Partitions:
         self._state.close()
 
     def _remember(self, number: int) -> None:
-        if (now := self.committer.standing(number)) is not None:
+        if (now := self.committer.current_commit(number)) is not None:
             self._stood[number] = now
 
     async def stop(self) -> None:

@@ -80,7 +80,7 @@ class ProducerSessions:
                 at_once = self._flow.learn(error)
                 fault = "" if at_once else str(error)
             except Exception as error:
-                fault = self._state.told(error)
+                fault = self._state.error_text(error)
             attempt = 1 if at_once or time.monotonic() - began > LASTED_S else attempt + 1
             self._start_over()
             if fault:
@@ -172,7 +172,7 @@ class ProducerSessions:
         return {
             number: at
             for number, at in self._flow.wanted().items()
-            if self._committer.stands(number) is not None
+            if self._committer.committed_offset(number) is not None
         }
 
     async def _read(self, wanted: Mapping[int, int]) -> Read | None:

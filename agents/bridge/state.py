@@ -30,7 +30,7 @@ UNREADABLE: Final = "unreadable"
 
 
 @dataclass(slots=True)
-class Standing:
+class Problem:
     """Problem, and the time it began."""
 
     text: str
@@ -60,7 +60,7 @@ class BridgeState:
         self.lags: dict[int, int] = {}
         self.waiting: dict[int, str] = {}
         """Reasons of assigned partitions that are not forwarded."""
-        self._stops: dict[str, dict[int, Standing]] = {kind: {} for kind in (UNREADABLE, REFUSED, LOST)}
+        self._stops: dict[str, dict[int, Problem]] = {kind: {} for kind in (UNREADABLE, REFUSED, LOST)}
         self.assigned: set[int] | None = None
         """Assigned partitions; None = the group has not assigned any yet."""
         self.first_topic_id = ""
@@ -72,7 +72,7 @@ class BridgeState:
         self.seen_awake = time.monotonic()
         """Monotonic time at which this process last ran, in seconds. While connected it is updated twice a second."""
         self._slept = False
-        self._faults: dict[str, Standing] = {}
+        self._faults: dict[str, Problem] = {}
 
     def count(self, partition: int, what: str, number: int) -> None:
         """Add to a count of a partition."""
@@ -83,23 +83,23 @@ class BridgeState:
                 self.partitions[partition].dirty = True
 
     @property
-    def fault(self) -> Standing | None:
+    def fault(self) -> Problem | None:
         """Oldest problem that stops all partitions; None if there is none."""
         return min(self._faults.values(), key=lambda each: each.since_ms, default=None)
 
     def fail(self, kind: str, text: str) -> None:
         """Record and log a problem once. It keeps the start time of the first of several in a row."""
-        standing = self._faults.get(kind)
-        if standing is None:
-            self._faults[kind] = Standing(text)
-        elif standing.text != text:
-            standing.text = text
+        known = self._faults.get(kind)
+        if known is None:
+            self._faults[kind] = Problem(text)
+        elif known.text != text:
+            known.text = text
         else:
             return
         log.warning("bridge %s: trying again, nothing is lost: %s", self.name, text)
         self._touch()
 
-    def told(self, error: Exception) -> str:
+    def error_text(self, error: Exception) -> str:
         """Return the text of an error. The traceback of an unexpected error is logged once."""
         if isinstance(error, RingfenceError | KafkaError | OSError | StoppedError):
             return said(error)
@@ -117,10 +117,10 @@ class BridgeState:
 
     def stop(self, kind: str, partition: int, text: str) -> None:
         """Record that a partition stops while others continue. A repeated stop is logged once and keeps its start time."""
-        standing = self._stops[kind].get(partition)
-        if standing is not None and standing.text == text:
+        known = self._stops[kind].get(partition)
+        if known is not None and known.text == text:
             return
-        since = Standing(text) if standing is None else replace(standing, text=text)
+        since = Problem(text) if known is None else replace(known, text=text)
         self._stops[kind][partition] = since
         log.error("bridge %s: partition %d waits, others continue: %s", self.name, partition, text)
         if partition in self.partitions:
@@ -143,7 +143,7 @@ class BridgeState:
             stops.clear()
 
     @property
-    def stops(self) -> dict[int, Standing]:
+    def stops(self) -> dict[int, Problem]:
         """Stopped partitions, with the reasons."""
         return self._stops[UNREADABLE] | self._stops[REFUSED] | self._stops[LOST]
 

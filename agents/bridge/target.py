@@ -12,7 +12,7 @@ from agents.bridge.batch_builder import Target
 from agents.bridge.plan import Plan
 from ringfence_kafka.admin.topic_descriptions import appeared, describe
 from ringfence_kafka.admin.topic_ids import Identities, IdentityQuestions, TopicIdentity
-from ringfence_kafka.admin.topics import OUTPUT_CONFIG, TopicDescription, untold
+from ringfence_kafka.admin.topics import OUTPUT_CONFIG, TopicDescription, unreported_settings
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.auth.access_errors import nobody
 from ringfence_kafka.auth.client_options import client_options, refusal
@@ -64,7 +64,7 @@ async def _look(plan: Plan) -> Target:
             )
         found = described.topics[topic]
         if found.config is None:
-            raise PrerequisiteError(untold(topic))
+            raise PrerequisiteError(unreported_settings(topic))
         kept = described.topics.get(quarantine)
         if kept is None and quarantine not in described.refused:
             kept = await _create(admin, plan, found)

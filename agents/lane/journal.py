@@ -70,7 +70,7 @@ def outgoing(
     """
     before, after = capacities
     topics = {key.partition("/")[0] for key in next_offsets}
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "format": _format(event, lanes),
         "event": event.value,
         "address": address,
@@ -81,9 +81,9 @@ def outgoing(
         "topic_ids": {topic: id_ for topic, id_ in topic_ids.items() if topic in topics},
     }
     if lanes or event is RingEvent.REGROUPED:
-        told["lanes"] = lanes
+        fields["lanes"] = lanes
     key = wire_names.lane_name(address, lane).encode()
-    builder.append(timestamp=None, key=key, value=json.dumps(told).encode(), headers=[])
+    builder.append(timestamp=None, key=key, value=json.dumps(fields).encode(), headers=[])
     return Outgoing(wire_names.journal_topic(app_id), PARTITION, builder)
 
 

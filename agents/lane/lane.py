@@ -328,5 +328,5 @@ class Lane(PartitionTask[Ownership, Opened]):
             if self._kept:
                 self._room.set()
                 return self._kept
-            await self._told()
+            await self._await_wake()
         return []

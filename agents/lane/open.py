@@ -190,7 +190,7 @@ class Opening:
                 await self._checks.require_no_other_lanes(facts)
             cursors = await self._state.starts.cursors(facts, self.table.meta)
             await self._state.starts.set_back(producer, cursors)
-            await self._tell_journal(producer, cursors, facts.topic_ids)
+            await self._record_in_journal(producer, cursors, facts.topic_ids)
             await self._record_new_inputs(producer, epoch, cursors, facts)
             await self._begin(cursors, ownership)
         except BaseException as error:
@@ -287,7 +287,7 @@ class Opening:
             ring.capacity, "" if covered is None else f" covering {covered:.0f} s", following,
         )  # fmt: skip
 
-    async def _tell_journal(
+    async def _record_in_journal(
         self, producer: TransactionalProducer, cursors: dict[Partition, Cursor], topic_ids: Mapping[str, str]
     ) -> None:
         """Record in the journal that the ring knows less from now on, before any decision depends on the ring."""
@@ -300,7 +300,7 @@ class Opening:
         if meta is None or event is None:
             return
         capacities = (meta.capacity, size)
-        told = journal.outgoing(
+        record = journal.outgoing(
             producer.builder(),
             self.group_id,
             event,
@@ -312,7 +312,7 @@ class Opening:
             address.lanes,
         )
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            await producer.transact([told], {}, self.group_id)
+            await producer.transact([record], {}, self.group_id)
 
     async def _record_new_inputs(
         self,

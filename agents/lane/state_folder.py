@@ -84,9 +84,9 @@ class StateFolder:
         causes: dict[str, list[str]] = {}
         for lane, item in self._failing.items():
             causes.setdefault(item.cause, []).append(lane)
-        return "; ".join(self._told(sorted(lanes)) for lanes in causes.values())
+        return "; ".join(self._error_text(sorted(lanes)) for lanes in causes.values())
 
-    def _told(self, lanes: list[str]) -> str:
+    def _error_text(self, lanes: list[str]) -> str:
         """Return the error text of RocksDB or the operating system for lanes with the same cause."""
         first = self._failing[lanes[0]]
         if len(lanes) == 1:

@@ -120,14 +120,14 @@ class LaneLags:
     ) -> _Seen:
         read = [(cursor.topic, cursor.partition) for lane in idle for cursor in lane.cursors.values()]
         ends, starts, committed = await asyncio.gather(
-            _told(self._cluster.offsets.known_ends({*places, *read}, ENDS_LIMIT_S)),
-            _told(self._cluster.offsets.known_starts(waiting, ENDS_LIMIT_S)),
-            _told(self._cluster.groups.known_commits({*waiting, *read})),
+            _answer_or_nothing(self._cluster.offsets.known_ends({*places, *read}, ENDS_LIMIT_S)),
+            _answer_or_nothing(self._cluster.offsets.known_starts(waiting, ENDS_LIMIT_S)),
+            _answer_or_nothing(self._cluster.groups.known_commits({*waiting, *read})),
         )
         return _Seen(ends, starts, committed)
 
 
-async def _told(question: Awaitable[Mapping[Partition, T]]) -> Mapping[Partition, T]:
+async def _answer_or_nothing(question: Awaitable[Mapping[Partition, T]]) -> Mapping[Partition, T]:
     """Return the answer, or an empty mapping without one: missing committed offsets do not change the lag of open lanes."""
     try:
         async with asyncio.timeout(QUESTION_LIMIT_S):

@@ -119,14 +119,14 @@ async def _until_stopped(
             for task in running:
                 if task.done():
                     task.result()
-            if ends is not None and all(bridge.drained or bridge.standing for bridge in bridges):
-                standing = [
+            if ends is not None and all(bridge.drained or bridge.drain_obstacles for bridge in bridges):
+                obstacles = [
                     f"bridge {bridge.plan.name}: not drained: {why}"
                     for bridge in bridges
-                    for why in bridge.standing
+                    for why in bridge.drain_obstacles
                 ]
-                if standing:
-                    raise TopicError("\n".join(standing))
+                if obstacles:
+                    raise TopicError("\n".join(obstacles))
                 if await drains.reached([bridge.plan for bridge in bridges], ends):
                     break
     finally:

@@ -118,7 +118,7 @@ class EmbeddedBroker(BrokerProcess):
         for name, offset in ((server_files.LOG, begin), (_OUTPUT, 0)):
             with contextlib.suppress(FileNotFoundError):
                 texts.append((self.directory / name).read_bytes()[offset:].decode("utf-8", "replace"))
-        return "\n".join(broker_log.telling(text) for text in texts if text.strip())
+        return "\n".join(broker_log.relevant_lines(text) for text in texts if text.strip())
 
     def __enter__(self) -> Self:
         self.start()

@@ -20,7 +20,7 @@ def raise_if_refused(text: str) -> None:
         raise PrerequisiteError(f"Kafka refuses a property: {found[1].strip()}: correct or remove it")
 
 
-def telling(text: str) -> str:
+def relevant_lines(text: str) -> str:
     """Return a log's errors without stack frames, else its last lines, indented. Errors may stand earlier."""
     lines = [line for line in text.strip().splitlines() if not _FRAME.match(line)]
     levels = [match and match[1] for match in map(_LEVEL.match, lines)]

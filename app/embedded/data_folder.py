@@ -82,5 +82,5 @@ def format_new(directory: Path, java_command: Sequence[str], cluster: str) -> No
         broker_log.raise_if_refused(done.stdout)
         raise PrerequisiteError(
             f"{directory / server_files.DATA} could not be formatted: fix what Kafka names, or remove "
-            f"the folder:\n{broker_log.telling(done.stdout)}"
+            f"the folder:\n{broker_log.relevant_lines(done.stdout)}"
         )

@@ -83,14 +83,14 @@ def _run(request: Request, stop: Stop) -> None:
     local = request.out is None or is_local(request.out, request.master)
     files = proved(LocalFiles(request.out)) if request.out and local else None
     if not topic.part.offsets and local:
-        _tell(_nothing_yet(request, topic), request, files)
+        _print_result(_nothing_yet(request, topic), request, files)
         return
     with session(
         request.master, stop, records=topic.part.offsets, executor_timeout_s=request.executor_timeout_s
     ) as spark:
         if request.out and not local:
             files = proved(opened(spark, request.out))
-        _tell(counted(spark, request, topic), request, files)
+        _print_result(counted(spark, request, topic), request, files)
 
 
 def asked(request: Request) -> Topic:
@@ -133,7 +133,7 @@ def audit_document(audit: Audit) -> dict[str, object]:
     return document(audit, advice.notes(audit), configuration.toml(audit))
 
 
-def _tell(audit: Audit, request: Request, files: Files | None) -> None:
+def _print_result(audit: Audit, request: Request, files: Files | None) -> None:
     """Print the result before writing files, so that a failing folder does not lose the numbers."""
     console = terminal()
     if request.as_json:

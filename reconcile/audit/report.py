@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from conf.terminal import tell
+from conf.terminal import print_table
 from reconcile.audit.result import Audit, Resends, Spread
 from reconcile.page.advice import HEADROOM
 
@@ -17,9 +17,9 @@ def show(audit: Audit, notes: Sequence[str], snippet: str, console: Console) -> 
     table.add_column("number", justify="right")
     for name, value in _rows(audit):
         table.add_row(name, value)
-    tell(table, console)
+    print_table(table, console)
     if audit.found.distance.count:
-        tell(_distances(audit.found), console)
+        print_table(_distances(audit.found), console)
     for note in notes:
         console.print(f"- {note}", markup=False, highlight=False)
     if audit.records:

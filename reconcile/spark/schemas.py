@@ -303,7 +303,7 @@ RULES: Final = schema(
     detects=FLAG,  # rings are on, or were during the time of the evidence
     outputs_gone=FLAG,
     targets_gone=FLAG,  # evidence in other addresses' accepted topics, which may have its parts, is deleted
-    ids_gone=FLAG,
+    evidence_deleted=FLAG,
     lanes_whole=types.ArrayType(INT, containsNull=False),  # lanes whose IDs are all known nevertheless
     whole_since=INT,  # first run since which no accepted ID is missing
     moved=INT,  # last run that may have judged by another partitioner

@@ -26,7 +26,7 @@ class LostGroups:
         """Prepare the calls. ``lost``: the function; None = the application has no such function."""
         self._lost = lost
 
-    async def tell(self, place: str, groups: Collection[bytes]) -> None:
+    async def report(self, place: str, groups: Collection[bytes]) -> None:
         """Report that these groups of a partition are lost. Never raises."""
         if self._lost is None or not groups:
             return
@@ -54,7 +54,7 @@ async def _in_thread(lost: Lost, groups: Collection[bytes]) -> None:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
-    def tell(error: BaseException | None) -> None:
+    def set_result(error: BaseException | None) -> None:
         if done.done():
             return
         if error is None:
@@ -69,7 +69,7 @@ async def _in_thread(lost: Lost, groups: Collection[bytes]) -> None:
         except BaseException as raised:
             error = raised
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(tell, error)
+            loop.call_soon_threadsafe(set_result, error)
 
     threading.Thread(target=run, name="ringfence-lost", daemon=True).start()
     await done

@@ -136,7 +136,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
     async def _close(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)
         # No consumer, including this one, may have the groups before this call ends.
-        await self._ours.lost_groups.tell(str(held), held.groups)
+        await self._ours.lost_groups.report(str(held), held.groups)
         written = await held.writer.close(CLOSE_LIMIT_S, released=ended)
         self._forget(held, ended)
         if ended and written:
@@ -147,7 +147,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
 
     async def _drop(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)
-        await self._ours.lost_groups.tell(str(held), held.groups)
+        await self._ours.lost_groups.report(str(held), held.groups)
         await held.writer.abandon()
         self._forget(held, ended)
 

@@ -20,7 +20,7 @@ class _Waiting(NamedTuple):
     """Whether no attempt at its message is known."""
 
     @property
-    def stands(self) -> bool:
+    def startable(self) -> bool:
         """Whether the turn would start if it were admitted."""
         return bool(self.turn.offsets) and not self.turn.held.draining and not self.turn.held.window.closed
 
@@ -106,7 +106,7 @@ class PoisonMessages:
 
     def faults(self) -> Iterator[str]:
         """Yield the reasons why messages wait for a last attempt now."""
-        lasts, others = (sum(item.stands for item in line) for line in (self._lasts, self._others))
+        lasts, others = (sum(item.startable for item in line) for line in (self._lasts, self._others))
         if lasts and self._unended and len(self._unended) >= self._slots:
             yield (
                 f"{lasts} messages that ran when their consumer died wait for last attempts that do not "
@@ -129,12 +129,12 @@ class PoisonMessages:
     def _may_begin(self, *, last: bool, first: bool = False, admitted: bool = False) -> bool:
         """Return whether another attempt may start beside the running and the admitted ones."""
         if last:
-            others_stand = self._before_last and any(other.stands for other in self._others)
+            others_stand = self._before_last and any(other.startable for other in self._others)
             due = admitted or not (self._admitted or others_stand)
             return due and not self._alone and len(self._unended) < self._slots
         if any(self._alone.values()) or any(self._admitted.values()):
             return False
-        last_stands = len(self._unended) < self._slots and any(item.stands for item in self._lasts)
+        last_stands = len(self._unended) < self._slots and any(item.startable for item in self._lasts)
         due = admitted or not last_stands or bool(self._before_last)
         begun_max = self.begun_max if first and not last_stands else self._concurrency
         return due and len(self._begun) + len(self._admitted) < begun_max
@@ -142,7 +142,7 @@ class PoisonMessages:
     def _next(self) -> _Waiting | None:
         """Remove and return the next turn that may start; None = no turn may."""
         for last, line in ((True, self._lasts), (False, self._others)):
-            while line and not line[0].stands:
+            while line and not line[0].startable:
                 # The turn is suspended or empty. It asks again if it continues.
                 return line.popleft()
             if line and self._may_begin(last=last, first=line[0].first):

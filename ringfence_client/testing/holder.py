@@ -172,14 +172,14 @@ class Holder:
         """Give the partition to another consumer: drain, write, and release."""
         await self.dispatcher.drain(self.held, self._scene.options.drain_timeout)
         ended = await self.dispatcher.drop(self.held)
-        await self._lost_groups.tell(str(self.held), self.held.groups)
+        await self._lost_groups.report(str(self.held), self.held.groups)
         await self.writer.close(CLOSE_LIMIT_S, released=ended)
         await self._end()
 
     async def lose(self) -> None:
         """Stop after another consumer has taken the partition. Outcomes do not count any more."""
         await self.dispatcher.drop(self.held)
-        await self._lost_groups.tell(str(self.held), self.held.groups)
+        await self._lost_groups.report(str(self.held), self.held.groups)
         await self._end()
 
     async def crash(self) -> None:

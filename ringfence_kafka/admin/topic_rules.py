@@ -12,7 +12,7 @@ from ringfence_kafka.admin.topics import (
     TopicDescription,
     alter,
     span,
-    untold,
+    unreported_settings,
 )
 from ringfence_kafka.protocol import wire_names
 
@@ -75,7 +75,7 @@ def problems(
         source: Topic that its records come from; None = skip rules that compare the two.
     """
     if topic.config is None:
-        return [untold(topic.name)]
+        return [unreported_settings(topic.name)]
     return _broken(topic, role, owner, source, stops=True)
 
 

@@ -119,7 +119,7 @@ def missing(role: str, address: str, topic: str) -> str:
     return f"{topic} ({role} of {address}) does not exist, or this user may not see it: run 'ringfence topics create'"
 
 
-def untold(topic: str) -> str:
+def unreported_settings(topic: str) -> str:
     """Return the error text for a topic whose settings the cluster does not report."""
     return (
         f"{topic}: the cluster does not report its configuration: allow this user DescribeConfigs on the "

@@ -40,7 +40,7 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
 
     async def _work(self, right: AssignmentT, opened: Opened) -> None:
         """Process messages until another step is due."""
-        await self._told()
+        await self._await_wake()
 
     async def _drain(self, opened: Opened) -> None:
         """Wait for running work to end."""
@@ -71,7 +71,7 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
             if not due and not task.cancelling():  # it may be cleaning up
                 task.cancel()
 
-    async def _told(self, limit_s: float | None = None) -> None:
+    async def _await_wake(self, limit_s: float | None = None) -> None:
         self._wake.clear()
         await set_within(self._wake, limit_s)
 
@@ -99,9 +99,9 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
         right, opened = self._tenure.right, self._opened
         if step is Action.STAND:
             self._standing.set()
-            await self._told()
+            await self._await_wake()
         elif step is Action.REST:
-            await self._told(max(0.0, self._tenure.rests_until - time.monotonic()))
+            await self._await_wake(max(0.0, self._tenure.rests_until - time.monotonic()))
         elif step is Action.OPEN and right is not None:
             await self._while_due(step, self._begin(right))
         elif opened is None:

@@ -107,7 +107,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _CLOSING,
-                "        await self._ours.lost_groups.tell(str(held), held.groups)\n        await held.writer.abandon()\n",
+                "        await self._ours.lost_groups.report(str(held), held.groups)\n        await held.writer.abandon()\n",
                 "        await held.writer.abandon()\n",
             ),
         ),

@@ -83,7 +83,7 @@ class Frames:
 def _rule(changes: dict[str, Any]) -> tuple[Any, ...]:
     rule = {
         "address": 0, "max_age_ms": 0, "min_age_ms": 0, "size": 0, "largest": 20_000, "divert": False, "observes": False, "enforces": True, "diverts_conflicts": False, "detects": True, "outputs_gone": False,
-        "targets_gone": False, "ids_gone": False, "lanes_whole": [], "whole_since": 0, "moved": -1, "renamed": -1, **changes,
+        "targets_gone": False, "evidence_deleted": False, "lanes_whole": [], "whole_since": 0, "moved": -1, "renamed": -1, **changes,
     }  # fmt: skip
     return tuple(rule.values())
 

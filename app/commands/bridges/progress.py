@@ -59,7 +59,7 @@ class Row:
     """Filtered or forwarded messages that were at the target, or in this cluster, before."""
 
     @property
-    def standing(self) -> bool:
+    def needs_action(self) -> bool:
         """Whether an operator must act."""
         return self.error is not None or self.abandoned
 

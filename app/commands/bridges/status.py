@@ -35,8 +35,8 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
     """
     with reading("offsets of bridges"):
         found = asyncio.run(read(plans(settings, names)))
-        left, untold = ([], []) if names else asyncio.run(removed_bridges.read(settings))
-    for name in untold:
+        left, unreadable = ([], []) if names else asyncio.run(removed_bridges.read(settings))
+    for name in unreadable:
         click.echo(f"note: {printable(name)}", err=True)
     if all(shown.fault for shown in found):
         raise BrokerUnavailableError(
@@ -54,7 +54,7 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
             click.echo(printable(f"{item.bridge}: {item.what}: {item.do}"))
     abandoned = any(item.read_by is None for item in left)
     stands = any(
-        shown.fault or shown.foreign or any(row.standing for row in shown.partitions) for shown in found
+        shown.fault or shown.foreign or any(row.needs_action for row in shown.partitions) for shown in found
     )
     return NOT_WELL if stands or abandoned else 0
 
@@ -71,18 +71,18 @@ def _print(found: Sequence[Shown]) -> None:
             _say(console, f"{title}\n  PROBLEM  {shortened(shown.fault, _WHOLE)}")
             continue
         members = counted(len(shown.members), "member")
-        terminal.tell(
+        terminal.print_table(
             _table(f"{title} ({shown.state.lower().replace('_', ' ')}, {members})", shown.partitions), console
         )
-        for text in standing(shown):
+        for text in problem_lines(shown):
             _say(console, f"  {shortened(text, _WHOLE)}")
 
 
-def standing(shown: Shown) -> list[str]:
+def problem_lines(shown: Shown) -> list[str]:
     """Return the lines that need attention, once for all partitions of a bridge."""
     partitions: dict[str, list[str]] = {}
     for row in shown.partitions:
-        for text in _standing(shown, row):
+        for text in _row_problems(shown, row):
             partitions.setdefault(text, []).append(str(row.partition))
     return [
         *(
@@ -93,7 +93,7 @@ def standing(shown: Shown) -> list[str]:
     ]
 
 
-def _standing(shown: Shown, row: Row) -> Iterator[str]:
+def _row_problems(shown: Shown, row: Row) -> Iterator[str]:
     if row.error:
         yield f"PROBLEM{_since(row.since)}: {row.error}"
     if row.abandoned:

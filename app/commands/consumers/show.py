@@ -83,7 +83,9 @@ def _print(found: Found) -> None:
         group = found.groups[name]
         members = counted(len(group.members), "member")
         state = group.state.lower().replace("_", " ")
-        terminal.tell(_table(f"{name} at {rows[0].address or topic} ({state}, {members})", rows), console)
+        terminal.print_table(
+            _table(f"{name} at {rows[0].address or topic} ({state}, {members})", rows), console
+        )
         for row in rows:
             if text := _names(row):
                 console.print(f"partition {row.partition}: {text}", highlight=False, soft_wrap=True)

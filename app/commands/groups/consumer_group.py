@@ -96,7 +96,7 @@ class ConsumerGroup:
         for number, known in await self.progresses():
             if known is None or known.released:
                 continue
-            now = await show.standing(self._cluster, self._topic, number, known)
+            now = await show.read_position(self._cluster, self._topic, number, known)
             if name.hex() not in await show.unfinished(self._settings, self._topic, number, now):
                 continue
             answer = await self._ask(known.web, number, name, "release")
@@ -134,7 +134,12 @@ class ConsumerGroup:
         return dropped, gone
 
     async def _drop_in_partition(
-        self, number: int, known: Progress | None, order: Order, now: show.Standing, row: show.GroupRow
+        self,
+        number: int,
+        known: Progress | None,
+        order: Order,
+        now: show.PartitionPosition,
+        row: show.GroupRow,
     ) -> Dropped | None:
         """Drop messages through the holder, or directly if there is none. None = finished meanwhile."""
         refusal = "has no web server"
@@ -164,9 +169,9 @@ class ConsumerGroup:
 
     async def _unfinished(
         self, number: int, known: Progress | None, order: Order, asked: Meant | None = None
-    ) -> tuple[show.Standing, show.GroupRow | None]:
+    ) -> tuple[show.PartitionPosition, show.GroupRow | None]:
         """Return the messages of the group in a partition, up to the end that the operator confirmed."""
-        now = await show.standing(self._cluster, self._topic, number, known)
+        now = await show.read_position(self._cluster, self._topic, number, known)
         if asked is not None:
             now = now._replace(end=min(now.end, asked.end))
         rows = await show.unfinished(self._settings, self._topic, number, now)
@@ -222,7 +227,7 @@ class ConsumerGroup:
         return await consumer_api.ask(self._settings.app, web, f"groups/{verb}", body)
 
 
-def _has_gone(order: Order, asked: Meant, now: show.Standing, row: show.GroupRow | None) -> bool:
+def _has_gone(order: Order, asked: Meant, now: show.PartitionPosition, row: show.GroupRow | None) -> bool:
     """Return whether the confirmed messages are finished; for a skip, whether another one is first now."""
     if now.topic_id != asked.topic_id:
         return True

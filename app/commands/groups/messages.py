@@ -97,7 +97,7 @@ async def _next(
     key: bytes,
     count: int,
 ) -> list[NextMessage]:
-    now = await show.standing(cluster, address.accepted_topic, partition, known)
+    now = await show.read_position(cluster, address.accepted_topic, partition, known)
     waits, factory = show.waiting(now), MessageFactory(address)
     found: list[NextMessage] = []
 

@@ -77,7 +77,7 @@ def _print(address: str, rows: list[ConsumerGroupRow]) -> None:
         lag = "?" if row.lag is None else f"{row.lag:,}"
         numbers = (f"{len(row.members)}", lag, f"{row.failing:,}", f"{row.parked:,}")
         table.add_row(row.consumer_group, row.state, *numbers)
-    terminal.tell(table, console)
+    terminal.print_table(table, console)
     most = max(rows, key=lambda row: (row.parked, row.failing, row.lag or 0)).consumer_group
     click.echo("its message groups, and why each waits:")
     click.echo(f"  ringfence groups show {name} --consumer-group {shlex.quote(most)}")

@@ -181,7 +181,7 @@ async def _partition(
     idle: bool,
 ) -> tuple[PartitionRow, list[GroupRow]]:
     topic = address.accepted_topic
-    now = await standing(cluster, topic, partition, known)
+    now = await read_position(cluster, topic, partition, known)
     rows = await unfinished(settings, topic, partition, now)
     held = None if known is None or known.released or idle else known.holder
     web = known.web if known is not None else ""
@@ -213,7 +213,7 @@ def _recorded_reason(progress: Progress, head: int, held: bool) -> tuple[str | N
     return group_rows.RETRY if head in progress.failures else None, attempts
 
 
-class Standing(NamedTuple):
+class PartitionPosition(NamedTuple):
     """Progress of a consumer group in the present topic's partition."""
 
     progress: Progress
@@ -228,23 +228,25 @@ class Standing(NamedTuple):
         return max(self.start, min((self.progress.next, *self.progress.again)))
 
 
-def waiting(standing: Standing) -> Callable[[Any], bool]:
+def waiting(position: PartitionPosition) -> Callable[[Any], bool]:
     """Return a predicate that is true for unfinished records."""
-    known = standing.progress
+    known = position.progress
     finished, again = Watermark(known.next, known.finished), frozenset(known.again)
 
     def waits(record: Any) -> bool:
         if record.offset in again:
-            return bool(record.offset < standing.end)
+            return bool(record.offset < position.end)
         done = finished.is_finished(record.offset) or record.offset in range(
             *known.purged.get(record.key, (0, 0))
         )
-        return bool(not done and record.offset < standing.end)
+        return bool(not done and record.offset < position.end)
 
     return waits
 
 
-async def standing(cluster: Cluster, topic: str, partition: int, known: Progress | None) -> Standing:
+async def read_position(
+    cluster: Cluster, topic: str, partition: int, known: Progress | None
+) -> PartitionPosition:
     """Return the progress in the present topic, which may be new, or have an offset set by an operator."""
     identity = await cluster.topics.identity(topic)
     start, end = (
@@ -260,14 +262,14 @@ async def standing(cluster: Cluster, topic: str, partition: int, known: Progress
         ours = noted if known is None else own_commit(noted)  # a foreign consumer's does not count
         committed = None if ours is None else ours.offset
     now = Log(identity.topic_id, committed, start, await cluster.offsets.high_watermark(topic, partition))
-    return Standing(resume(known, now).progress, identity.topic_id, start, end)
+    return PartitionPosition(resume(known, now).progress, identity.topic_id, start, end)
 
 
 async def unfinished(
-    settings: Settings, topic: str, partition: int, standing: Standing
+    settings: Settings, topic: str, partition: int, position: PartitionPosition
 ) -> dict[str | None, GroupRow]:
     """Return the groups with unfinished messages by hex name, in the order of their first messages."""
-    waits, again = waiting(standing), frozenset(standing.progress.again)
+    waits, again = waiting(position), frozenset(position.progress.again)
     rows: dict[str | None, GroupRow] = {}
     now = time.time() * 1000
 
@@ -285,7 +287,7 @@ async def unfinished(
             if record.offset in again:
                 row.redriven.append(record.offset)
 
-    await LogReader(settings.kafka).read_range(topic, partition, standing.first, standing.end, consume)
+    await LogReader(settings.kafka).read_range(topic, partition, position.first, position.end, consume)
     return rows
 
 
@@ -325,7 +327,7 @@ def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
         name = group_names.in_table(None if row.group_hex is None else bytes.fromhex(row.group_hex))
         numbers = str(row.partition), f"{row.depth:,}"
         table.add_row(name, *numbers, f"{row.head_age_seconds:,.1f} s", _why(row))
-    terminal.tell(table, console)
+    terminal.print_table(table, console)
     if len(groups) > SHOWN_MAX:
         console.print(f"and {len(groups) - SHOWN_MAX:,} more: --json has all")
     for partition in partitions:

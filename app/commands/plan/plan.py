@@ -200,7 +200,7 @@ def show(demand: Demand, found: Plan) -> None:
     """Print both tables, exceeded limits, and the weakest assumption."""
     from rich.table import Table
 
-    from conf.terminal import tell
+    from conf.terminal import print_table
 
     needed, first = (
         Table("", "needed", "because"),
@@ -210,8 +210,8 @@ def show(demand: Demand, found: Plan) -> None:
         needed.add_row(*row)
     for what, times, do in limits(demand, found):
         first.add_row(what, f"{times:.2g}" if times < ROUGH else f"{times:,.0f}", do)
-    tell(needed)
-    tell(first)
+    print_table(needed)
+    print_table(first)
     for what, times, do in limits(demand, found):
         if times < 1:
             click.echo(f"Does not fit: {what} supports {times:.2g} times this load: {do}.")

@@ -103,7 +103,7 @@ def print_rows(topic: str, rows: Sequence[Row]) -> None:
     table = Table(*(name for name, _ in columns), title=title)
     for row in rows[:SHOWN_MAX]:
         table.add_row(*(cell(row) for _, cell in columns))
-    terminal.tell(table, console)
+    terminal.print_table(table, console)
     if len(rows) > SHOWN_MAX:
         console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
         kinds = Counter(row.refused.reason for row in rows if not row.settled)

@@ -16,7 +16,7 @@ from app.commands.repair.republish import Batches, InputTopic, Publisher, SizeCh
 from app.commands.repair.scan import OpenTopic, records_at
 from app.commands.repair.verbs import Redriver, RepairTopic
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.topics import TopicDescription, missing, untold
+from ringfence_kafka.admin.topics import TopicDescription, missing, unreported_settings
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, MissingTopicError
 from ringfence_kafka.producer.transactional import NewBuilder, empty_batch
@@ -130,7 +130,7 @@ class QuarantineTopic(RepairTopic):
         if target is None:
             raise MissingTopicError(missing("input topic", self._quarantine.address.name, name))
         if target.config is None:
-            raise MissingTopicError(untold(name))
+            raise MissingTopicError(unreported_settings(name))
         ends = (cluster.offsets.high_watermark(name, number) for number in range(target.partitions))
         return InputTopic(name, target.partitions, target.message_bytes_max, max(await asyncio.gather(*ends)))
 

@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from app.commands.rings import show as rings
-from conf.terminal import tell
+from conf.terminal import print_table
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
@@ -69,7 +69,7 @@ def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
         highest = "" if item.highest is None else f"{item.highest}"
         table.add_row(item.lane, item.source, item.arrived, f"{item.floor}", f"{item.above:,}", highest)
     if found:
-        tell(table)
+        print_table(table)
     else:
         click.echo(f"{name}: nothing has come over a bridge{_unless(address)}")
     return 0

@@ -26,8 +26,8 @@ from app.commands.rings.regroup_plan import (
     Regrouping,
     described,
     document,
-    foretell,
     plan,
+    print_plan,
 )
 from app.commands.rings.regrouping import Forwarded, Regroup
 from app.commands.rings.restartable import carry_out, worker_came
@@ -118,7 +118,7 @@ class _Verb:
         self._progress.end()
         if dry_run:
             if not regrouping.done:
-                foretell(regrouping, obstacles, self._say)
+                print_plan(regrouping, obstacles, self._say)
             return regrouping, obstacles, {}
         if left and not running and any(map(is_marked, metas.values())):
             # No worker can judge them while lanes are marked. Unmark the lanes, so that workers can open

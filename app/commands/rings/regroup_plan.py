@@ -152,7 +152,7 @@ def unmarked(meta: Meta) -> Meta:
     return meta._replace(lanes=before, next_offsets=offsets)
 
 
-def foretell(regrouping: Regrouping, obstacles: Sequence[str], say: Callable[[str], object]) -> None:
+def print_plan(regrouping: Regrouping, obstacles: Sequence[str], say: Callable[[str], object]) -> None:
     """Print the planned work and its obstacles, one line each."""
     if regrouping.before is not None:
         for lane in range(regrouping.wanted.lanes):

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from agents.topic_checks.changelog import newest_metas
 from agents.topic_checks.lanes import lane_faults, lanes_before, live
-from conf.terminal import tell
+from conf.terminal import print_table
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.durations import duration_text
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -308,7 +308,7 @@ def _print_tables(reports: dict[str, list[RingReport]]) -> None:
                 "" if lane.seconds_covered is None else f"{lane.seconds_covered:,.1f}",
                 *([_promise(lane.promise)] if promised else []),
             )
-    tell(table)
+    print_table(table)
 
 
 def _promise(promise: dict[str, Any] | None) -> str:

@@ -10,7 +10,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 from agents.bridge.plan import plans
 from app.bridge.quarantines import BridgeQuarantines
 from app.commands.bridges import progress, removed_bridges
-from app.commands.bridges.status import standing
+from app.commands.bridges.status import problem_lines
 from app.commands.status import consumers as consumer_status
 from app.commands.status import lanes, open_records
 from app.commands.status.model import Bridge, LeftBridge, Status
@@ -58,7 +58,7 @@ async def _read(settings: Settings, ignored: Collection[str], counts: Counts) ->
             if settings.addresses
             else (Members("Dead", ()), [], {})
         )
-        foreign, addresses, consumers, deleted, linked, (left, untold) = await asyncio.gather(
+        foreign, addresses, consumers, deleted, linked, (left, unreadable) = await asyncio.gather(
             lanes.foreign(settings, cluster),
             lanes.addresses(settings, cluster, group, reports),
             consumer_status.read(settings, session, ignored),
@@ -79,7 +79,7 @@ async def _read(settings: Settings, ignored: Collection[str], counts: Counts) ->
         addresses=addresses,
         consumers=consumers.consumers,
         bridges=linked,
-        faults=[*consumers.faults, *untold, *found.faults.values(), *silent],
+        faults=[*consumers.faults, *unreadable, *found.faults.values(), *silent],
         left_bridges=[
             LeftBridge(item.bridge, item.what, item.do, stands=item.read_by is None) for item in left
         ],
@@ -121,9 +121,9 @@ def _bridge(shown: progress.Shown, quarantines: Mapping[str, OpenRecords | None]
         lag=sum(partition.lag or 0 for partition in shown.partitions) if shown.partitions else None,
         forwarded=sum(partition.forwarded for partition in shown.partitions),
         fault=shown.fault,
-        standing=standing(shown),
+        standing=problem_lines(shown),
         stands=shown.fault is not None
         or bool(shown.foreign)
-        or any(partition.standing for partition in shown.partitions),
+        or any(partition.needs_action for partition in shown.partitions),
         quarantine=quarantines.get(shown.bridge),
     )

@@ -28,10 +28,14 @@ NOT_OK: Final = 1
 
 def as_document(status: Status, found: Collection[Finding]) -> dict[str, Any]:
     """Return the document for programs and for the worker's page."""
-    return {"ok": not _standing(found), "findings": [asdict(finding) for finding in found], **asdict(status)}
+    return {
+        "ok": not _any_stands(found),
+        "findings": [asdict(finding) for finding in found],
+        **asdict(status),
+    }
 
 
-def _standing(found: Collection[Finding]) -> bool:
+def _any_stands(found: Collection[Finding]) -> bool:
     return any(finding.stands for finding in found)
 
 
@@ -46,7 +50,7 @@ def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[s
         click.echo(json.dumps(as_document(status, found), indent=2))
     else:
         show(status, found)
-    return NOT_OK if _standing(found) else 0
+    return NOT_OK if _any_stands(found) else 0
 
 
 def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> int:
@@ -59,7 +63,7 @@ def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> in
                 try:
                     status = asyncio.run(read(settings, ignored, counts))
                     found = findings(status)
-                    code = NOT_OK if _standing(found) else 0
+                    code = NOT_OK if _any_stands(found) else 0
                     if as_json:
                         click.echo(json.dumps(as_document(status, found)))
                     else:

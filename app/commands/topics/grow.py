@@ -31,9 +31,9 @@ from app.commands.topics.growth_plan import (
     GrowthError,
     Work,
     document,
-    foretell,
     named_successors,
     plan,
+    print_plan,
 )
 from app.commands.topics.input_growth import ORDER, needs_stop, plan_input
 from ringfence_kafka.admin.cluster import Cluster
@@ -146,7 +146,7 @@ class _Growing:
         self._progress.count(counted(len(obstacles), "obstacle"))
         self._progress.end()
         if dry_run:
-            foretell(self._address, work, obstacles, self._say)
+            print_plan(self._address, work, obstacles, self._say)
             return work, obstacles
         if obstacles:
             raise GrowthError("\n".join(obstacles))

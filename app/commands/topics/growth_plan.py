@@ -85,7 +85,7 @@ def named_successors(address: AddressSettings, growth: Growth, lane: int) -> str
     return shown if len(lanes) <= NAMES_MAX else f"{shown}, {len(lanes) - NAMES_MAX:,} more"
 
 
-def foretell(
+def print_plan(
     address: AddressSettings, work: Work, obstacles: list[str], say: Callable[[str], object]
 ) -> None:
     """Print the planned work and its obstacles, one line each."""

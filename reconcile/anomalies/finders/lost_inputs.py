@@ -128,7 +128,7 @@ def unknown_where_deleted(found: DataFrame, anomaly: Anomaly, *, by_id: Column |
     whole = F.coalesce(F.array_contains("lanes_whole", F.col("lane")), F.lit(False))
     gone = (
         F.col("outputs_gone")
-        | (F.col("ids_gone") & ((by_id & ~whole) | by_hop))
+        | (F.col("evidence_deleted") & ((by_id & ~whole) | by_hop))
         | (F.col("targets_gone") & F.coalesce(F.col("parts") > 0, F.lit(False)))
     )
     return rows(

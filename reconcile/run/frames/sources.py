@@ -193,7 +193,10 @@ def _next(topic: str) -> Column:
     it has several of the input.
     """
     name = F.col(f"{topic}.topic")
-    return F.when(_is_of(topic), F.coalesce(_told(name), _told(_partition_of(name, F.col("event.lane")))))
+    return F.when(
+        _is_of(topic),
+        F.coalesce(_recorded_place(name), _recorded_place(_partition_of(name, F.col("event.lane")))),
+    )
 
 
 def _nexts() -> Column:
@@ -201,14 +204,14 @@ def _nexts() -> Column:
     name, lane = F.col("of.input.topic"), F.col("event.lane")
 
     def next_of(partition: Column) -> Column:
-        own = F.when(lane == partition, _told(name))
-        found = F.coalesce(_told(_partition_of(name, partition)), own, F.lit(0))
+        own = F.when(lane == partition, _recorded_place(name))
+        found = F.coalesce(_recorded_place(_partition_of(name, partition)), own, F.lit(0))
         return F.when(_is_of("of.input"), found).otherwise(F.lit(0)).cast(LONG)
 
     return F.transform(F.sequence(F.lit(0), F.col("of.partitions") - 1), next_of)
 
 
-def _told(place: Column) -> Column:
+def _recorded_place(place: Column) -> Column:
     return F.try_element_at("event.next", place)
 
 

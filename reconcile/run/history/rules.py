@@ -74,7 +74,7 @@ class Rule(NamedTuple):
     detects: bool
     outputs_gone: bool
     targets_gone: bool
-    ids_gone: bool
+    evidence_deleted: bool
     lanes_whole: Sequence[int]
     whole_since: int
     moved: int
@@ -222,7 +222,7 @@ def of(
                 topic.lost for role, topic in cuts[address.name].topics().items() if role != "input"
             ),
             targets_gone=any(topic.lost for topic in cuts[address.name].targets),
-            ids_gone=not complete[address.name],
+            evidence_deleted=not complete[address.name],
             lanes_whole=lanes_whole(address.name, cuts[address.name], base, largest[n]),
             whole_since=whole_since(address.name, cuts[address.name], base, number),
             moved=moved(address, chain, number),
@@ -232,14 +232,14 @@ def of(
     ]
 
 
-def ids_gone(cut: AddressCut) -> bool:
+def evidence_deleted(cut: AddressCut) -> bool:
     """Return whether rings may know IDs whose evidence is deleted."""
     return bool(cut.input.lost or cut.accepted.lost or any(target.lost for target in cut.targets))
 
 
 def lanes_whole(address: str, cut: AddressCut, base: Run | None, largest: int) -> list[int]:
     """Return lanes whose rings held only known IDs when the run began; empty if evidence is missing."""
-    if base is None or ids_gone(cut):
+    if base is None or evidence_deleted(cut):
         return []
     return sorted(lane for lane, count in base.known.get(address, {}).items() if count >= largest)
 

@@ -10,7 +10,7 @@ from reconcile.run.history import cut
 from reconcile.run.history.cut import AddressCut, Position
 from reconcile.run.history.history import Run, added
 from reconcile.run.history.rings import Rings
-from reconcile.run.history.rules import ids_gone, kept, whole_since
+from reconcile.run.history.rules import evidence_deleted, kept, whole_since
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import report_model
 from ringfence_kafka.config.settings import Settings
@@ -32,7 +32,7 @@ def finished_run(
     names = [address.name for address in settings.addresses]
     number = document["night"]
     before = base or Run(0, None, today, "")
-    known = {name: {} if ids_gone(cuts[name]) else before.known.get(name, {}) for name in names}
+    known = {name: {} if evidence_deleted(cuts[name]) else before.known.get(name, {}) for name in names}
     known = added([known, found.accepted])
     whole = complete(settings, base, cuts)
     for address, of in zip(settings.addresses, rings, strict=True):
@@ -72,7 +72,7 @@ def complete(settings: Settings, base: Run | None, cuts: Mapping[str, AddressCut
     """
     return {
         address.name: (base is None or base.complete.get(address.name, True))
-        and not ids_gone(cuts[address.name])
+        and not evidence_deleted(cuts[address.name])
         for address in settings.addresses
     }
 

@@ -113,7 +113,7 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
             *(f"{entry[count]:,}" for count in counts),
             Text(found, "bold red") if alarming else found or "none",
         )
-    conf.terminal.tell(table, console)
+    conf.terminal.print_table(table, console)
     for sentence in advice:
         console.print(sentence, highlight=False)
     colour = {CLEAN: "green", ANOMALIES: "red"}.get(document["verdict"], "yellow")
@@ -132,7 +132,7 @@ class Judged:
     """Path or URI of the page; empty = the page could not be drawn."""
 
 
-def tell(judged: Judged, out: str | None, again: Sequence[str]) -> None:
+def print_result(judged: Judged, out: str | None, again: Sequence[str]) -> None:
     """Print the result of a run, its places, and commands to show and acknowledge it with ``again``."""
     document, console = judged.document, terminal()
     show(document, judged.advice, console)

@@ -256,7 +256,7 @@ CASES = {
         ],
         [2],
         missing=[("GAP", 0), ("GAP", 2), ("GAP", 4), ("GAP", 5), ("LOST", 3)],
-        rules={"ids_gone": True, "detects": False},
+        rules={"evidence_deleted": True, "detects": False},
     ),
     # Hops kept from the old input are known and precede all of the new one.
     "created again": Case(ANEW, [0, 2], [("OVERRUN", 1)], kept=OF_OLD),

@@ -114,13 +114,15 @@ GROWN: Row = {"input_next": 3, "forward_next": 5, "before": 2, "after": 5}
 CASES = {
     "several": _several(_each("LOST", 1, 6, 9), "WRONG-VERDICT"),
     "diverted": _several(_each("LOST", 1, 5, 6, 9), "WRONG-VERDICT", divert=True),
-    "IDs are gone": _several(_each("GAP", 1, 6, 9), "GAP", ids_gone=True),
+    "IDs are gone": _several(_each("GAP", 1, 6, 9), "GAP", evidence_deleted=True),
     # Offset 6 came to lane 1, all IDs of which are known nevertheless.
     "IDs of lane 0 are gone": _several(
-        [*_each("GAP", 1, 9), ("LOST", 6)], "GAP", ids_gone=True, lanes_whole=[1, 2]
+        [*_each("GAP", 1, 9), ("LOST", 6)], "GAP", evidence_deleted=True, lanes_whole=[1, 2]
     ),
     # What has a topic is there, whatever is known of IDs; unless that topic's evidence is gone.
-    "diverted, and IDs are gone": _several(_each("LOST", 1, 5, 6, 9), "GAP", divert=True, ids_gone=True),
+    "diverted, and IDs are gone": _several(
+        _each("LOST", 1, 5, 6, 9), "GAP", divert=True, evidence_deleted=True
+    ),
     "diverted, and outputs are gone": _several(
         _each("GAP", 1, 5, 6, 9), "GAP", divert=True, outputs_gone=True
     ),

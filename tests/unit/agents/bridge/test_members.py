@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.bridge.member_admission import stand
-from agents.bridge.members import Adopt, MemberPosition, Owner, Refuse, Run, Standing, decide, owner
+from agents.bridge.member_admission import member_position
+from agents.bridge.members import Adopt, MemberPosition, MemberPositions, Owner, Refuse, Run, decide, owner
 from agents.bridge.offsets import AT_REST, NOT_BEGUN, Map, OffsetMetadata, encode
 from agents.decision import partitioner
 from agents.decision.partitioner import GroupCache, Partitioner
@@ -21,7 +21,7 @@ THREE = ("berlin", "paris", "rome")
 ONE = Map(1, TWO)
 
 
-def _at(offset: int, shared: Map | None = ONE, still: str = AT_REST) -> Standing:
+def _at(offset: int, shared: Map | None = ONE, still: str = AT_REST) -> MemberPositions:
     return {0: MemberPosition(offset, shared, still)}
 
 
@@ -94,7 +94,7 @@ def test_lost_offset_is_no_change_cut_short() -> None:
 
 
 def test_stand_in_for_a_lost_member() -> None:
-    """A stand-in for a lost member takes its share under a separate name, whose messages are not known yet.
+    """A member_position-in for a lost member takes its share under a separate name, whose messages are not known yet.
 
     Offsets that are set back lose that share.
     """
@@ -126,16 +126,16 @@ def test_died_at_one_offset() -> None:
 def test_source_recreated_and_members_changed() -> None:
     """Offsets of a deleted topic do not count for the new one, which all members begin at its start."""
     old = Committed(1_000, encode(OffsetMetadata("T" * 22, 1, map=ONE, still=AT_REST)))
-    found = {name: {0: stand(old, "U" * 22, 3)} for name in TWO}
+    found = {name: {0: member_position(old, "U" * 22, 3)} for name in TWO}
 
     assert decide(THREE, found, {0: 3}) == Adopt(Map(2, THREE), {0: 3})
-    assert stand(old, "T" * 22, 3) == MemberPosition(1_000, ONE, AT_REST)
-    assert stand(Committed(7, ""), "T" * 22, 3) == MemberPosition(7, None, "")
+    assert member_position(old, "T" * 22, 3) == MemberPosition(1_000, ONE, AT_REST)
+    assert member_position(Committed(7, ""), "T" * 22, 3) == MemberPosition(7, None, "")
 
 
 def test_partition_that_one_has_not_begun() -> None:
     """A new partition that only one member has begun counts as different offsets."""
-    found: dict[str, Standing] = {
+    found: dict[str, MemberPositions] = {
         "berlin": {0: MemberPosition(9, ONE, AT_REST), 1: MemberPosition(2, ONE, AT_REST)},
         "paris": _at(9),
     }

@@ -29,7 +29,7 @@ from reconcile.run.history.cut import Recorded
 from reconcile.run.history.history import Run
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import report_model
-from reconcile.run.outcome.terminal_report import Judged, show, tell
+from reconcile.run.outcome.terminal_report import Judged, print_result, show
 from reconcile.run.verdict import summary
 from reconcile.run.verdict.summary import COUNTS
 from ringfence_kafka.config.load import validate
@@ -275,9 +275,9 @@ def test_the_next_commands(capsys: pytest.CaptureFixture[str]) -> None:
     long = "/somewhere/[bold]/" + "x" * 200
     addresses = {"a": {**dict.fromkeys(COUNTS, 0), "overrun_share": 0.0, "anomalies": {"LOST": 1, "GAP": 0}}}
     document = {"night": 7, "verdict": "anomalies", "overrun_max": 1.0, "addresses": addresses}
-    tell(Judged(document, [], f"{long}/report.html"), f"{long}/", ["--config", "a file.toml"])
+    print_result(Judged(document, [], f"{long}/report.html"), f"{long}/", ["--config", "a file.toml"])
     found = capsys.readouterr().out.splitlines()
-    tell(Judged({**document, "verdict": "clean", "addresses": {}}, [], ""), long, [])
+    print_result(Judged({**document, "verdict": "clean", "addresses": {}}, [], ""), long, [])
 
     assert found[found.index("verdict: anomalies") + 1 :] == [
         f"each record: {long}/anomalies",

@@ -21,7 +21,7 @@ async def test_a_plain_function_runs_in_a_thread() -> None:
         lambda groups: told.append((groups, threading.current_thread() is threading.main_thread()))
     )
 
-    await lost.tell("orders.accepted/0", {b"g"})
+    await lost.report("orders.accepted/0", {b"g"})
 
     assert told == [({b"g"}, False)]
 
@@ -33,7 +33,7 @@ async def test_a_function_that_raises(caplog: pytest.LogCaptureFixture) -> None:
         raise OSError("no cache")
 
     with caplog.at_level(logging.ERROR):
-        await LostGroups(fail).tell("orders.accepted/0", {b"g"})
+        await LostGroups(fail).report("orders.accepted/0", {b"g"})
 
     assert "lost(groups) failed, so caches of 1 groups may be old" in caplog.text
     assert "no cache" in caplog.text
@@ -46,7 +46,7 @@ def test_a_function_that_hangs_does_not_keep_the_process() -> None:
         f"from {lost_groups.__name__} import LostGroups\n"
         f"import {lost_groups.__name__} as module\n"
         "module.LOST_LIMIT_S = 0.1\n"
-        "asyncio.run(LostGroups(lambda groups: time.sleep(3600)).tell('orders/0', [b'g']))\n"
+        "asyncio.run(LostGroups(lambda groups: time.sleep(3600)).report('orders/0', [b'g']))\n"
         "print('ended')\n"
     )
     done = subprocess.run(

@@ -10,7 +10,7 @@ import pytest
 _PROGRAM = """
 import click
 from rich.table import Table
-from conf.terminal import tell
+from conf.terminal import print_table
 from ringfence_kafka.process import command_line
 
 @click.command()
@@ -18,7 +18,7 @@ def command():
     click.echo("g → é 日 \\udc80 …")
     table = Table("group…")
     table.add_row("日 →")
-    tell(table)
+    print_table(table)
 
 command_line.run(command, [], "it")
 """

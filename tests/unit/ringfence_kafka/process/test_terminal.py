@@ -23,7 +23,7 @@ def test_the_first_column_is_never_cut(width: int) -> None:
     """The first column is shown whole, however narrow the window is."""
     output = io.StringIO()
 
-    terminal.tell(_table(), Console(file=output, width=width, force_terminal=True, color_system=None))
+    terminal.print_table(_table(), Console(file=output, width=width, force_terminal=True, color_system=None))
 
     assert NAME in output.getvalue()
 
@@ -35,7 +35,7 @@ def test_a_name_without_end() -> None:
     table.add_row("x" * 117, "17")
     table.add_row("short", "18")
 
-    terminal.tell(table, Console(file=output, width=80, force_terminal=True, color_system=None))
+    terminal.print_table(table, Console(file=output, width=80, force_terminal=True, color_system=None))
 
     shown = output.getvalue()
     assert shown.count("x") == 117
@@ -47,7 +47,7 @@ def test_whole_when_piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     """Each row is one whole line without a terminal, whatever COLUMNS contains."""
     monkeypatch.setenv("COLUMNS", "40")
 
-    terminal.tell(_table())
+    terminal.print_table(_table())
 
     rows = [line for line in capsys.readouterr().out.splitlines() if NAME in line]
     assert [row.count("x" * 40) for row in rows] == [8]
@@ -62,7 +62,7 @@ def test_names_are_nobodys_commands(name: str, capsys: pytest.CaptureFixture[str
     table = Table("lane", "other", title=name)
     table.add_row(name, name)
     console = terminal.console()
-    terminal.tell(table, console)
+    terminal.print_table(table, console)
     console.print(name, highlight=False)
     out = capsys.readouterr().out
 

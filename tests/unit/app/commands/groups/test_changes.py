@@ -34,7 +34,7 @@ class _Topic(ClusterDouble):
         self._web = "http://c1:80" if held else ""
         monkeypatch.setattr(changes, "Cluster", self._cluster)
         monkeypatch.setattr(show, "progresses", self._progresses)
-        monkeypatch.setattr(show, "standing", self._standing)
+        monkeypatch.setattr(show, "read_position", self._standing)
         monkeypatch.setattr(show, "unfinished", self._unfinished)
         monkeypatch.setattr(consumer_api, "ask", self._ask)
         monkeypatch.setattr(offline_drop, "drop_below", self._drop_below)
@@ -58,8 +58,8 @@ class _Topic(ClusterDouble):
         state = "held" if self._web else "released"
         return [Progress(0, holder="c1/1", web=self._web, state=state)]
 
-    async def _standing(self, *_: object) -> show.Standing:
-        return show.Standing(Progress(0), self.topic_id, 0, self.unfinished[-1] + 1)
+    async def _standing(self, *_: object) -> show.PartitionPosition:
+        return show.PartitionPosition(Progress(0), self.topic_id, 0, self.unfinished[-1] + 1)
 
     async def _unfinished(self, *arguments: Any) -> dict[str | None, show.GroupRow]:
         there = [offset for offset in self.unfinished if offset < arguments[3].end]

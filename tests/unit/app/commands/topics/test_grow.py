@@ -7,9 +7,9 @@ from app.commands.topics.growth_plan import (
     GrowthError,
     Work,
     document,
-    foretell,
     named_successors,
     plan,
+    print_plan,
 )
 from app.commands.topics.input_growth import needs_stop, plan_input
 from ringfence_kafka.config.settings import AddressSettings
@@ -69,7 +69,7 @@ def test_lines_that_can_be_read() -> None:
     """A line names some of a lane's successors and counts the others; the document lists all."""
     work = Work(Growth(2, 100_000), {"orders": 2}, {}, [0, 1])
     said: list[str] = []
-    foretell(ADDRESS, work, [], said.append)
+    print_plan(ADDRESS, work, [], said.append)
 
     assert max(map(len, said)) < 300
     assert said[1].startswith("would copy  IDs of orders-0 to orders-2, orders-4, ")
