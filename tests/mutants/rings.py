@@ -129,7 +129,7 @@ MUTANTS: Final = (
                 "    if state.position < 0:\n",
             ),
         ),
-        f"{_RESTORE_TESTS}::test_position_beyond_the_end",
+        f"{_RESTORE_TESTS}::test_untrusted",
     ),
     Mutant(
         "record-before-the-position-not-compared",

@@ -65,32 +65,6 @@ def test_a_full_ring_breaks_the_promise(ring_of: MakeRing) -> None:
     assert (ring.floor, len(ring)) == (4, 3)
 
 
-def test_a_broken_promise_stays_broken(ring_of: MakeRing) -> None:
-    """A batch without a new ID does not mend it: the oldest ID is as young as before. It holds again when an ID leaves for its age."""
-    ring = ring_of(2, 4)
-    _accept(ring, 0, 6, 0)
-    for _ in range(2):
-        ring.apply(ring.check([b"5", None], [0, 0]))
-        assert (ring.floor, ring.low) == (0, 2)
-        assert ring.promise == Promise(2, AGE_MS, 0, 2)
-        assert not coverage(ring.promise, ring.capacity, ring.head, ring.floor, 0).holds
-
-    _accept(ring, 6, 1, AGE_MS + 1)
-    assert ring.promise == Promise(2, AGE_MS, AGE_MS + 1, 2)
-    assert (ring.floor, ring.low) == (5, 5)
-    assert coverage(ring.promise, ring.capacity, ring.head, ring.floor, 0).holds
-
-
-def test_transactions_of_several_ids(ring_of: MakeRing) -> None:
-    """An envelope is judged by the same rule."""
-    ring = ring_of(1, 10)
-    _accept(ring, 0, 3, 0)
-    units, later = [[b"new", b"0"]], [AGE_MS, AGE_MS + 1]
-
-    verdicts = [ring.check_units(units, [time]).verdicts for time in later]
-    assert verdicts == [[Verdict.DUPLICATE], [Verdict.ACCEPTED]]
-
-
 def test_few_leave_at_once(ring_of: MakeRing, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a silence, thousands of aged IDs leave over several transactions: no other lane waits for them."""
     monkeypatch.setattr("tables.ring.AGED_AT_ONCE", 3)

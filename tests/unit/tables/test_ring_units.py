@@ -1,13 +1,11 @@
 """A ring and messages with several IDs: transactions. One ID is enough; what is ignored adds nothing."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from ringfence_kafka.protocol.stored_ids import encode_id
 from tables.ring import Checked, Ring, Verdict
 
-ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
+ACCEPTED, DUPLICATE = Verdict.ACCEPTED, Verdict.DUPLICATE
 
 
 def ids(text: str) -> list[bytes]:
@@ -15,13 +13,9 @@ def ids(text: str) -> list[bytes]:
     return [encode_id(letter.encode()) for letter in text]
 
 
-def run(ring: Ring, *units: str, times: Sequence[int] | None = None) -> list[Verdict]:
-    return applied(ring, *units, times=times).verdicts
-
-
-def applied(ring: Ring, *units: str, times: Sequence[int] | None = None) -> Checked:
+def applied(ring: Ring, *units: str) -> Checked:
     """As one batch, with all that is said of it."""
-    checked = ring.check_units([ids(unit) for unit in units], times or [0] * len(units))
+    checked = ring.check_units([ids(unit) for unit in units], [0] * len(units))
     ring.apply(checked)
     return checked
 
@@ -30,44 +24,19 @@ def applied(ring: Ring, *units: str, times: Sequence[int] | None = None) -> Chec
 def test_one_known_id_is_enough(together: bool) -> None:
     """A unit with one known ID is a duplicate, and its other IDs are not added."""
     ring = Ring(10)
-    if together:
-        assert run(ring, "x", "abx", "b", "xab") == [ACCEPTED, DUPLICATE, ACCEPTED, DUPLICATE]
-    else:
-        assert [run(ring, name) for name in ("x", "abx", "b", "xab")] == [
-            [ACCEPTED],
-            [DUPLICATE],
-            [ACCEPTED],
-            [DUPLICATE],
-        ]
+    batches = [["x", "abx", "b", "xab"]] if together else [["x"], ["abx"], ["b"], ["xab"]]
+    verdicts = [verdict for batch in batches for verdict in applied(ring, *batch).verdicts]
 
+    assert verdicts == [ACCEPTED, DUPLICATE, ACCEPTED, DUPLICATE]
     assert len(ring) == 2
 
 
 def test_all_are_added() -> None:
     """A resend of any of them is known, and says which it was: the first known one."""
     ring = Ring(10)
-    first = applied(ring, "abc")
+    first = applied(ring, "abca")
     second = applied(ring, "zc", "b", "yba")
 
     assert (first.first_sequence, first.new_ids, first.owners) == (0, ids("abc"), [0, 0, 0])
-    assert second.verdicts == [DUPLICATE] * 3
-    assert second.originals == [2, 1, 1]
+    assert (second.verdicts, second.originals) == ([DUPLICATE] * 3, [2, 1, 1])
     assert (second.new_ids, second.owners) == ([], [])
-
-
-def test_twice_inside_counts_once() -> None:
-    """No message is a duplicate of itself, and one ID takes one slot."""
-    ring = Ring(10)
-    checked = applied(ring, "aba", "c")
-
-    assert checked.verdicts == [ACCEPTED, ACCEPTED]
-    assert (checked.new_ids, checked.owners) == (ids("abc"), [0, 0, 1])
-
-
-def test_judged_by_the_head_before_it() -> None:
-    """A unit is judged against the ring before it: its own IDs push no known ID out meanwhile."""
-    ring = Ring(3)
-    run(ring, "a", "b", "c")
-
-    assert run(ring, "xyza") == [DUPLICATE]
-    assert run(ring, "xy", "a") == [ACCEPTED, ACCEPTED]

@@ -3,7 +3,7 @@
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,227 +68,172 @@ class Log:
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     """Only the consumer that would fetch its records is replaced."""
     log = Log()
-
     serve(monkeypatch, lambda: log.records)
     return log
 
 
+@dataclass
+class Opened:
+    """A lane's table over its changelog, as it is open now."""
+
+    table: LaneTable
+    log: Log
+
+    async def open(self) -> Restored:
+        bounds = ChangelogBounds(0, self.log.end, DAY_S)
+        self._epoch, restored = await self.table.open(LogReader(KafkaSettings()), "changelog", 0, bounds)
+        return restored
+
+    def known(self, *arrivals: Arrival, ids: Sequence[bytes] = (), stored: bool = True) -> list[bool]:
+        """Commit one batch; ``stored`` = False: the process ends before it is written to RocksDB."""
+        table = self.table
+        judged = table.check_hops(arrivals)
+        checked = table.check([stored_ids.encode_id(id_) for id_ in ids], [0] * len(ids))
+        origins = [Origin(0, 0, 0)] * len(checked.new_ids)
+        change = table.record(checked, origins, {"orders": 1}, {"orders": 1}, {}, judged)
+        position = self.log.commit(table, change)
+        if stored:
+            table.apply(self._epoch, change, position)
+        return list(judged.known)
+
+
+OpenTable = Callable[..., Awaitable[tuple[Opened, bool]]]
+"""Opens a table in a folder with these options; says also whether RocksDB was reused."""
+
+
 @pytest.fixture
-def tables(tmp_path: Path) -> Iterator[Callable[..., LaneTable]]:
+def open_table(tmp_path: Path, log: Log) -> Iterator[OpenTable]:
     made: list[LaneTable] = []
 
-    def make(folder: str = "one", capacity: int = 100, **options: Any) -> LaneTable:
+    async def open_table(folder: str = "one", capacity: int = 100, **options: Any) -> tuple[Opened, bool]:
         made.append(LaneTable(tmp_path / folder, TableOptions(capacity, 1_000, **options)))
-        return made[-1]
+        opened = Opened(made[-1], log)
+        return opened, (await opened.open()).reused
 
-    yield make
-    for lane_table in made:
-        lane_table.close()
-
-
-async def _open(table: LaneTable, log: Log) -> tuple[int, Restored]:
-    return await table.open(LogReader(KafkaSettings()), "changelog", 0, ChangelogBounds(0, log.end, DAY_S))
+    yield open_table
+    for table in made:
+        table.close()
 
 
-def _known(
-    table: LaneTable, log: Log, epoch: int, *arrivals: Arrival, ids: Sequence[bytes] = (), stored: bool = True
-) -> list[bool]:
-    """One batch, committed; ``stored`` = False: the process ends before it is written to RocksDB."""
-    judged = table.check_hops(arrivals)
-    checked = table.check([stored_ids.encode_id(id_) for id_ in ids], [0] * len(ids))
-    origins = [Origin(0, 0, 0)] * len(checked.new_ids)
-    change = table.record(checked, origins, {"orders": 1}, {"orders": 1}, {}, judged)
-    position = log.commit(table, change)
-    if stored:
-        table.apply(epoch, change, position)
-    return list(judged.known)
+def _at(*offsets: int, confirmed: int = 0) -> list[Arrival]:
+    return [Arrival(WAY, offset, confirmed) for offset in offsets]
 
 
-async def test_who_knows_no_hops_is_kept_out(log: Log, tables: Callable[..., LaneTable]) -> None:
+async def test_who_knows_no_hops_is_kept_out(log: Log, open_table: OpenTable) -> None:
     """The meta record has format 2 from the first hop on, cleared or not.
 
     An opening after a clean stop reads that record alone, so a version without hops refuses it.
     """
+    lane, _ = await open_table()
+    lane.known(ids=[b"a"])
+    lane.known(*_at(7))
+    lane.known(ids=[b"b"])
+    assert lane.table.meta is not None
+    log.clear_hops([codec.hops_key(WAY)], codec.encode_meta(lane.table.meta))
+    lane.table.close()
+    lane, reused = await open_table()
+    lane.known(ids=[b"c"])
 
-    def formats() -> list[int]:
-        return [
-            json.loads(record.value or b"")["format"]
-            for record in log.records
-            if record.key == codec.META_KEY
-        ]
-
-    table = tables()
-    epoch, _ = await _open(table, log)
-    _known(table, log, epoch, ids=[b"a"])
-    _known(table, log, epoch, Arrival(WAY, 7, 0))
-    _known(table, log, epoch, ids=[b"b"])
-    log.clear_hops([codec.hops_key(WAY)], codec.encode_meta(log_meta(table)))
-    table.close()
-    table = tables()
-    epoch, restored = await _open(table, log)
-    _known(table, log, epoch, ids=[b"c"])
-
-    assert restored.reused
-    assert formats() == [1, 2, 2, 2, 2]
+    assert reused
+    metas = [record.value or b"" for record in log.records if record.key == codec.META_KEY]
+    assert [json.loads(value)["format"] for value in metas] == [1, 2, 2, 2, 2]
 
 
-def log_meta(table: LaneTable) -> codec.Meta:
-    """As last committed."""
-    assert table.meta is not None
-    return table.meta
-
-
-async def test_restart_and_another_disk(log: Log, tables: Callable[..., LaneTable]) -> None:
+async def test_restart_and_another_disk(open_table: OpenTable) -> None:
     """A restart restores hops from RocksDB, and another machine from the changelog."""
-    table = tables()
-    epoch, _ = await _open(table, log)
-    assert _known(table, log, epoch, Arrival(WAY, 5, 4), Arrival(WAY, 9, 4)) == [False, False]
-    table.close()
-    again, elsewhere = tables("one"), tables("two")
-    epoch, restored = await _open(again, log)
+    lane, _ = await open_table()
+    assert lane.known(*_at(5, 9, confirmed=4)) == [False, False]
+    lane.table.close()
 
-    assert restored.reused
-    assert _known(again, log, epoch, Arrival(WAY, 9, 0), Arrival(WAY, 3, 0), Arrival(WAY, 6, 0)) == [
-        True,
-        True,
-        False,
-    ]
-    epoch, restored = await _open(elsewhere, log)
-    assert not restored.reused
-    assert _known(elsewhere, log, epoch, Arrival(WAY, 6, 0), Arrival(WAY, 7, 0)) == [True, False]
+    again, reused = await open_table("one")
+    assert reused
+    assert again.known(*_at(9, 3, 6)) == [True, True, False]
+    elsewhere, reused = await open_table("two")
+    assert not reused
+    assert elsewhere.known(*_at(6, 7)) == [True, False]
 
 
-async def test_one_record_a_way_and_batch(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """A batch writes one record for each route with new hops, however many, and none otherwise."""
-    table = tables()
-    epoch, _ = await _open(table, log)
-    _known(table, log, epoch, *(Arrival(WAY, index, 0) for index in range(50)), Arrival(OTHER_WAY, 60, 0))
-    assert log.kinds() == ["03", "03", "00"]
-    _known(table, log, epoch, ids=[b"a"])
-
-    assert log.kinds() == ["03", "03", "00", "01", "00"]
-
-
-async def test_in_memory_only(log: Log, tables: Callable[..., LaneTable]) -> None:
+async def test_in_memory_only(log: Log, open_table: OpenTable) -> None:
     """A table in memory writes nothing and begins empty at each opening, even if hops were stored before."""
-    table = tables()
-    epoch, _ = await _open(table, log)
-    _known(table, log, epoch, Arrival(WAY, 5, 0))
-    table.close()
-    volatile = tables(persistent=False)
-    epoch, _ = await _open(volatile, log)
-    assert _known(volatile, log, epoch, Arrival(WAY, 5, 0), Arrival(WAY, 6, 0)) == [False, False]
-    assert _known(volatile, log, epoch, Arrival(WAY, 6, 0)) == [True]
+    lane, _ = await open_table()
+    lane.known(*_at(5))
+    lane.table.close()
+    volatile, _ = await open_table(persistent=False)
+    assert volatile.known(*_at(5, 6)) == [False, False]
+    assert volatile.known(*_at(6)) == [True]
     assert log.kinds().count("03") == 1
-    epoch, _ = await _open(volatile, log)
+    await volatile.open()
 
-    assert _known(volatile, log, epoch, Arrival(WAY, 6, 0)) == [False]
-
-
-async def test_cleared(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """Tombstones make a lane forget, in memory, in RocksDB and on another machine; IDs stay known."""
-    table = tables()
-    epoch, _ = await _open(table, log)
-    _known(table, log, epoch, Arrival(WAY, 5, 5), Arrival(OTHER_WAY, 6, 5), ids=[b"a"])
-    assert table.meta is not None
-    log.clear_hops(list(map(codec.hops_key, table.hops.routes)), codec.encode_meta(table.meta))
-    await _open(table, log)
-    assert table.hops.routes == {}
-    table.close()
-    again, elsewhere = tables(), tables("two")
-    _, restored = await _open(again, log)
-    await _open(elsewhere, log)
-
-    assert restored.reused
-    assert again.hops.routes == elsewhere.hops.routes == {}
-    assert len(again.ring) == len(elsewhere.ring) == 1
+    assert volatile.known(*_at(6)) == [False]
 
 
-async def test_resized(log: Log, tables: Callable[..., LaneTable]) -> None:
+async def test_resized(log: Log, open_table: OpenTable) -> None:
     """A smaller table keeps the highest hops.
 
     A disabled one passes all and writes nothing; enabled again, it still knows the earlier hops.
     """
-    table = tables()
-    epoch, _ = await _open(table, log)
-    _known(table, log, epoch, *(Arrival(WAY, index, 2) for index in range(2, 8)))
-    table.close()
-    smaller = tables(capacity=2)
-    await _open(smaller, log)
-    assert list(smaller.hops.routes[WAY].above) == [6, 7]
-    smaller.close()
-    off = tables(capacity=0)
-    epoch, _ = await _open(off, log)
+    lane, _ = await open_table()
+    lane.known(*_at(*range(2, 8), confirmed=2))
+    lane.table.close()
+    smaller, _ = await open_table(capacity=2)
+    assert list(smaller.table.hops.routes[WAY].above) == [6, 7]
+    smaller.table.close()
+    off, _ = await open_table(capacity=0)
     written = len(log.records)
-    assert _known(off, log, epoch, Arrival(WAY, 7, 0), Arrival(WAY, 7, 0)) == [False, False]
+    assert off.known(*_at(7, 7)) == [False, False]
     assert "03" not in log.kinds()[written:]
-    off.close()
-    on = tables()
-    epoch, _ = await _open(on, log)
+    off.table.close()
+    on, _ = await open_table()
 
-    assert _known(on, log, epoch, Arrival(WAY, 1, 0), Arrival(WAY, 7, 0), Arrival(WAY, 8, 0)) == [
-        True,
-        True,
-        False,
-    ]
+    assert on.known(*_at(1, 7, 8)) == [True, True, False]
 
 
-async def test_damaged_record_on_disk(log: Log, tables: Callable[..., LaneTable], tmp_path: Path) -> None:
+async def test_damaged_record_on_disk(open_table: OpenTable, tmp_path: Path) -> None:
     """RocksDB with a record that cannot be read is rebuilt from the changelog."""
-    table = tables()
-    epoch, _ = await _open(table, log)
-    _known(table, log, epoch, Arrival(WAY, 5, 0))
-    table.close()
+    lane, _ = await open_table()
+    lane.known(*_at(5))
+    lane.table.close()
     store = Store(tmp_path / "one")
     store._db.put(b"h" + codec.hops_key(WAY)[1:], codec.hops_value(0, [5])[:-1] + b"\x00")
     store.close()
-    again = tables()
-    epoch, restored = await _open(again, log)
+    again, reused = await open_table()
 
-    assert not restored.reused
-    assert _known(again, log, epoch, Arrival(WAY, 5, 0)) == [True]
+    assert not reused
+    assert again.known(*_at(5)) == [True]
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_whatever_happens(
-    log: Log, tables: Callable[..., LaneTable], tmp_path: Path, seed: int
-) -> None:
+async def test_whatever_happens(log: Log, open_table: OpenTable, tmp_path: Path, seed: int) -> None:
     """A table knows what an uninterrupted memory knows, through restarts, lost disks, compaction, lost writes and clearing."""
     dice = random.Random(seed)
     capacity = dice.choice([2, 5, 1_000])
     reference = HopMemory(capacity)
-    table = tables(capacity=capacity)
-    epoch, _ = await _open(table, log)
+    lane, _ = await open_table(capacity=capacity)
     top = 0
     for _ in range(60):
         top += dice.randint(0, 6)
-        arrivals = [
-            Arrival(
-                dice.choice([WAY, OTHER_WAY]),
-                offset := dice.randint(max(0, top - 12), top),
-                max(0, offset - dice.randint(0, 20)),
+        arrivals = []
+        for _ in range(dice.randint(0, 6)):
+            offset = dice.randint(max(0, top - 12), top)
+            arrivals.append(
+                Arrival(dice.choice([WAY, OTHER_WAY]), offset, max(0, offset - dice.randint(0, 20)))
             )
-            for _ in range(dice.randint(0, 6))
-        ]
         judged = reference.check(arrivals)
         stored = dice.random() < 0.9
         ids = [b"%d" % dice.randint(0, 20) for _ in range(dice.randint(0, 2))]
 
-        assert _known(table, log, epoch, *arrivals, ids=ids, stored=stored) == list(judged.known), (
-            f"seed {seed}"
-        )
+        assert lane.known(*arrivals, ids=ids, stored=stored) == list(judged.known), f"seed {seed}"
         reference.apply(judged)
         happens = dice.random()
         if happens < 0.05:
-            assert table.meta is not None
             log.clear_hops(list(map(codec.hops_key, reference.routes)), log.records[-1].value or b"")
             reference = HopMemory(capacity)
         if happens < 0.15:
             log.compact()
         if happens < 0.3 or not stored:
             if dice.random() < 0.7:
-                table.close()
+                lane.table.close()
             if dice.random() < 0.3:
-                table.close()
+                lane.table.close()
                 shutil.rmtree(tmp_path / "one")
-            epoch, _ = await _open(table, log)
+            await lane.open()

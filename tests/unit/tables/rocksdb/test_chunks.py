@@ -54,17 +54,6 @@ def _held(store: Store) -> dict[int, bytes]:
     return {slot.sequence: slot.id for slot in restore.slots()}
 
 
-def test_round_trip(store: Store) -> None:
-    """Records written as chunks read back as ring records, and a sequence is found in any chunk."""
-    _write(store, range(3))
-    _write(store, range(3, 6))
-
-    assert [value for _, value in store.slots()] == [_value(index) for index in range(6)]
-    found = store.chunk_slots(CAPACITY, [5, 0, 3, 6])
-    assert {number: slot.id for number, slot in found.items()} == {0: b"\x000", 3: b"\x003", 5: b"\x005"}
-    assert store.chunk_slots(CAPACITY + 1, [0]) == {}
-
-
 def test_dead_chunks_are_removed(store: Store, tmp_path: Path) -> None:
     """A chunk goes when its last sequence is dead, and not before; known too after the store was opened again."""
     _write(store, range(3))
@@ -120,20 +109,6 @@ def test_an_interrupted_building_is_told(store: Store) -> None:
     assert store.state() is None
 
 
-def test_a_piece_of_a_restore_beside_chunks(store: Store) -> None:
-    """A piece of a restore is written beside chunks without a state of its own, and the former position stays."""
-    _write(store, range(3))
-    slot = (codec.ring_key(CAPACITY, 3), _value(3))
-    store.write(store.epoch, None, lambda writes: writes.put_slots([slot]))
-    state = store.state()
-
-    assert state is not None
-    assert state.position == 10
-    assert not store.unfinished
-    assert "position" not in json.loads(store._many([STATE_KEY])[0] or b"")
-    assert set(_held(store)) == {0, 1, 2, 3}
-
-
 def test_chunks_are_found_in_steps(store: Store, tmp_path: Path) -> None:
     """A lane with many chunks is opened in steps that hold up nobody, and the chunk keys are read only once."""
     for index in range(30):
@@ -147,14 +122,6 @@ def test_chunks_are_found_in_steps(store: Store, tmp_path: Path) -> None:
     assert len(again.chunk_keys()) == 30
     assert [*again.finding_chunks()] == []
     again.close()
-
-
-def test_many_dead_chunks_go_in_turns() -> None:
-    """Dead chunks are removed in turns, because a smaller ring leaves as many as it had."""
-    keys = chunks.ChunkKeys(chunks.key_of(CAPACITY, index) for index in range(2_500))
-
-    assert [len(keys.dead(2_400)) for _ in range(4)] == [1_000, 1_000, 400, 0]
-    assert len(keys) == 100
 
 
 @pytest.mark.parametrize("damage", [b"\x00", b"\x00\x05abc", b"\x00\x1e" + b"\x09" * 30, _value(3)])
