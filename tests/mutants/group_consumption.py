@@ -10,9 +10,9 @@ _RETRIES: Final = "ringfence_client/handlers/retries.py"
 _WATERMARK: Final = "ringfence_client/progress/watermark.py"
 _GROUP_HANGS_TESTS: Final = "tests/integration/test_hanging_handlers.py"
 _GROUP_SICK_TESTS: Final = "tests/integration/test_failing_groups.py"
-_LEDGER_TESTS: Final = "tests/unit/ringfence_client/window/test_ledger.py"
+_LEDGER_MODEL: Final = "tests/property/test_ledger_model.py::test_ledger_keeps_the_rules[2]"
 _RETRIES_TESTS: Final = "tests/unit/ringfence_client/handlers/test_retries.py"
-_WATERMARK_TESTS: Final = "tests/unit/ringfence_client/progress/test_watermark.py"
+_WATERMARK_MODEL: Final = "tests/property/test_watermark_model.py::test_watermark_is_the_sets"
 
 MUTANTS: Final = (
     Mutant(
@@ -30,8 +30,7 @@ MUTANTS: Final = (
                 "heads, owner = self._free, None",
             ),
         ),
-        f"{_LEDGER_TESTS}::test_shopping_cart",
-        (f"{_LEDGER_TESTS}::test_owner_gets_more_of_its_group",),
+        _LEDGER_MODEL,
     ),
     Mutant(
         "release-leaves-the-later-held",
@@ -40,25 +39,25 @@ MUTANTS: Final = (
             Patch(_LEDGER, "released = group.held[index:]", "released = group.held[index : index + 1]"),
             Patch(_LEDGER, "del group.held[index:]", "del group.held[index]"),
         ),
-        f"{_LEDGER_TESTS}::test_no_inversion",
+        _LEDGER_MODEL,
     ),
     Mutant(
         "reject-puts-back",
         "A message that nobody can process blocks its group for ever.",
         (Patch(_LEDGER, "self.acknowledge(consumer, position)", "self.release(consumer, position)"),),
-        f"{_LEDGER_TESTS}::test_discard_keeps_order",
+        _LEDGER_MODEL,
     ),
     Mutant(
         "floor-past-the-unfinished",
         "What is in the works is committed: a crash loses it.",
         (Patch(_WATERMARK, "            return first\n", "            return self._end\n"),),
-        f"{_WATERMARK_TESTS}::test_in_order",
+        _WATERMARK_MODEL,
     ),
     Mutant(
         "finished-is-due-again",
         "A restart repeats everything above the floor.",
         (Patch(_WATERMARK, "if due := not self.is_finished(offset):", "if due := True:"),),
-        f"{_WATERMARK_TESTS}::test_restart",
+        _WATERMARK_MODEL,
     ),
     Mutant(
         "suspects-tried-together",

@@ -98,6 +98,15 @@ class Partition(RuleBasedStateMachine):
             with pytest.raises(KeyError, match=why):
                 self.watermark.finish(offset)
 
+    @rule(offset=st.integers(0, HORIZON - 1))
+    def finish_unread(self, offset: int) -> None:
+        if offset in self.due:
+            with pytest.raises(ValueError, match=f"offset {offset} was delivered"):
+                self.watermark.finish_unread(offset)
+            return
+        self.watermark.finish_unread(offset)
+        self.finished.add(offset)
+
     @rule()
     def restart(self) -> None:
         """Restart from the bytes: only what was written down is known then."""
