@@ -36,8 +36,7 @@ MUTANTS: Final = (
                 "            (),",
             ),
         ),
-        f"{_REDRIVEN_TESTS}::test_survives_its_holder",
-        (f"{_REDRIVEN_TESTS}::test_each_exactly_as_often_as_asked",),
+        f"{_REDRIVEN_TESTS}::test_each_exactly_as_often_as_asked",
     ),
     Mutant(
         "settled-apart-from-its-copy",

@@ -119,17 +119,6 @@ def test_a_process_without_the_application(folder: Path) -> None:
     assert len({completed_process.stderr for completed_process in ran}) == 1
 
 
-def test_help_is_the_programs_own() -> None:
-    """The verb says what the program does."""
-    shown = [
-        subprocess.run([*program, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
-        for program in ([BIN / "ringfence", "consume"], [BIN / "ringfence-consume"])
-    ]
-
-    assert "Usage: ringfence-consume [OPTIONS] ADDRESS" in shown[0]
-    assert shown[0] == shown[1]
-
-
 def test_a_package_that_python_does_not_take(folder: Path) -> None:
     """A folder without ``__init__.py`` is hidden by any package of its name; the error names both."""
     (folder / "json").mkdir()

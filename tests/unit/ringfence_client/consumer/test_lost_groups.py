@@ -3,7 +3,6 @@
 import logging
 import subprocess
 import sys
-import threading
 from collections.abc import Collection
 
 import pytest
@@ -12,18 +11,6 @@ from ringfence_client.consumer import lost_groups
 from ringfence_client.consumer.lost_groups import LostGroups
 
 LIMIT_S = 30.0
-
-
-async def test_a_plain_function_runs_in_a_thread() -> None:
-    """A plain function runs in a thread, because it may wait for a network."""
-    told: list[tuple[Collection[bytes], bool]] = []
-    lost = LostGroups(
-        lambda groups: told.append((groups, threading.current_thread() is threading.main_thread()))
-    )
-
-    await lost.report("orders.accepted/0", {b"g"})
-
-    assert told == [({b"g"}, False)]
 
 
 async def test_a_function_that_raises(caplog: pytest.LogCaptureFixture) -> None:

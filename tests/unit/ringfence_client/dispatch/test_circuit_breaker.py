@@ -106,22 +106,6 @@ def test_the_first_success_closes_it() -> None:
     assert breaker.room(100, 0.0)
 
 
-def test_an_outage_is_forgotten() -> None:
-    """An outage does not count as failing messages, so the next one is noticed as soon."""
-    breaker = opened()
-    for _ in range(100):
-        breaker.failed(first=True, reason="down", now=1_000.0)
-    breaker.succeeded(first=True)
-    assert breaker.run_needed == RUN_MIN
-
-
-def test_one_handler() -> None:
-    """A single handler is fully restored by the first success."""
-    breaker = opened(concurrency=1)
-    assert breaker.succeeded(first=True)
-    assert not breaker.limited
-
-
 def test_switched_off() -> None:
     """A disabled breaker never opens."""
     breaker = CircuitBreaker(8, enabled=False)

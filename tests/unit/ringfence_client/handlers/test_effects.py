@@ -19,10 +19,7 @@ from ringfence_kafka.protocol import wire_names
 
 
 async def test_sends_are_buffered_in_order_and_numbered() -> None:
-    """Sends are buffered in order.
-
-    The number is part of the ID, so it counts the sends of one message from 1.
-    """
+    """Sends are buffered in order. Their numbers, which are part of their IDs, count from 1 in each message."""
     first = message("5", group=b"g")
     await first.send("ledger", "äöü", key="k", headers={"a": "1"}, timestamp=7, partition=2, duplicate_id="x")
     await first.send("ledger", None, headers=[("b", None)])
@@ -40,7 +37,6 @@ async def test_sends_are_buffered_in_order_and_numbered() -> None:
         ({"topic": ""}, ValueError, "topic is empty"),
         ({"topic": b"x"}, TypeError, "topic is of type bytes"),
         ({"topic": "a\ud800"}, ValueError, "cannot be the name of a topic"),
-        ({"topic": "a" * 250}, ValueError, "cannot be the name of a topic"),
         ({"value": 5}, TypeError, "value is of type int"),
         ({"key": object()}, TypeError, "key is of type object"),
         ({"partition": -1}, ValueError, "partition = -1"),
@@ -93,10 +89,7 @@ def test_state_is_bytes_up_to_a_size() -> None:
 
 
 def test_nothing_is_taken_after_the_attempt() -> None:
-    """Sends and states after the attempt are refused.
-
-    They would be lost, and the handler would believe that they were written.
-    """
+    """Sends and states after the attempt are refused, because they would be lost."""
     origin = message("5", group=b"g")
     origin.effects.end()
     with pytest.raises(RuntimeError, match="the attempt is over"):

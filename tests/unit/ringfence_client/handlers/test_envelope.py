@@ -54,15 +54,12 @@ def test_most() -> None:
         ([Part(""), {"value": ""}], r"part 2/2: it is of type dict, not a Part: write Part\(value"),
         ([Part(""), Part({"amount": 10})], "part 2/2: value is of type dict: give bytes, or a string"),  # type: ignore[arg-type]
         ([Part("", 7)], "part 1/1: key is of type int: give bytes, or a string"),  # type: ignore[arg-type]
-        ([Part(bytearray())], "part 1/1: value is of type bytearray"),  # type: ignore[arg-type]
         ([Part("\ud800")], "part 1/1: value holds half of a surrogate pair"),
         ([Part("", address="")], "part 1/1: address is empty: give the name of one"),
         ([Part("", address=b"a")], "part 1/1: address is of type bytes"),  # type: ignore[arg-type]
         ([Part("", address="\udc00")], "part 1/1: address holds half of a surrogate pair"),
         ([Part("", headers={"a": "b"})], r"part 1/1: headers is of type dict: give a list of \(name, value\) pairs"),  # type: ignore[arg-type]
-        ([Part("", headers="ab")], "part 1/1: headers is of type str: give a list"),  # type: ignore[arg-type]
         ([Part("", headers=["ab"])], "part 1/1: the header 'ab' is not a pair"),  # type: ignore[list-item]
-        ([Part("", headers=[("a", "b", "c")])], "part 1/1: the header .* is not a pair"),  # type: ignore[list-item]
         ([Part("", headers=[(b"a", "b")])], "part 1/1: the name of a header is of type bytes: give a string"),  # type: ignore[list-item]
         ([Part("", headers=[("a", 1)])], "part 1/1: the header 'a' is of type int: give bytes"),  # type: ignore[list-item]
         ([Part("", headers=[("\ud800", "")])], "the name of a header holds half of a surrogate pair"),
@@ -89,10 +86,7 @@ def test_ids_that_are_none(duplicate_id: Any, id_header: Any, complaint: str) ->
 
 
 def test_producers_load_no_consumer() -> None:
-    """A producer's import loads only the standard library and the names on the wire.
-
-    Parts for consumers are loaded when they are used.
-    """
+    """A producer's import loads only the standard library and the names on the wire."""
     code = (
         "import sys\nfrom ringfence_client import Part, envelope\nbefore = set(sys.modules)\n"
         "from ringfence_client import GroupConsumer\nprint(*before)\nprint(GroupConsumer.__module__)"

@@ -1,7 +1,6 @@
 """When a failed message is tried again, and when it is given up."""
 
 import itertools
-import math
 
 import pytest
 
@@ -30,25 +29,13 @@ def test_default_outlives_minutes() -> None:
     assert 599.9 <= begun[-1] <= 720
 
 
-@pytest.mark.parametrize("count", [1, 5])
-def test_chosen_count_alone(count: int) -> None:
-    """A maximum without a retry time is reached within seconds."""
-    begun = given_up_after(ConsumerOptions(max_attempts=count).policy)
-
-    assert len(begun) == count
-    assert begun[-1] < 3
-
-
 @pytest.mark.parametrize(
     ("count", "seconds"),
-    [(2, 1.0), (2, 600.0), (3, 5.0), (12, 1.0), (12, 3_600.0), (100, 86_400.0), (100_000, 1.0)],
+    [(2, 1.0), (3, 5.0), (12, 3_600.0), (100, 86_400.0)],
 )
 def test_a_maximum_is_a_maximum(count: int, seconds: float) -> None:
     """The attempts are spread over the retry time: never more than the maximum, and the last not before that time."""
     policy = ConsumerOptions(max_attempts=count, retry_time=seconds).policy
-    if count > 1_000:
-        assert policy.delay(1, Failures(1, 0), 0) < 1
-        return
     begun = given_up_after(policy)
 
     assert len(begun) == count
@@ -56,13 +43,6 @@ def test_a_maximum_is_a_maximum(count: int, seconds: float) -> None:
     assert begun[-1] <= 1.3 * max(seconds, sum(min(60.0, 0.1 * 2**index) for index in range(count - 1)))
     delays = [later - earlier for earlier, later in itertools.pairwise(begun)]
     assert all(later > earlier / 2 for earlier, later in itertools.pairwise(delays[:-1]))
-
-
-def test_a_single_attempt() -> None:
-    """A single attempt has nothing to spread, and a time for it is refused."""
-    assert given_up_after(ConsumerOptions(max_attempts=1).policy) == [0.0]
-    with pytest.raises(ValueError, match="retry_time = 120: has no effect with max_attempts = 1"):
-        assert ConsumerOptions(max_attempts=1, retry_time=120.0).policy
 
 
 def test_what_the_handler_asks_for() -> None:
@@ -76,17 +56,8 @@ def test_what_the_handler_asks_for() -> None:
     assert policy.delay(3, failures, 10_000, asked=70.0) == 70.0
 
 
-def test_attempts_beyond_the_maximum() -> None:
-    """Delays stay below about a minute while no message may be given up."""
-    policy = ConsumerOptions().policy
-    assert max(policy.delay(index, Failures(index, 0), 0) for index in range(5, 50)) <= 1.2 * 60
-
-
 def test_a_new_holder_keeps_the_retry_time() -> None:
-    """A new holder does not know the delay, but its last attempt waits for the retry time.
-
-    A clock that is behind does not extend that time.
-    """
+    """The last attempt of a new holder waits for the retry time, and for no longer if its clock is behind."""
     policy = RetryPolicy(3, 60.0)
     failures = Failures(2, since_ms=1_000_000)
 
@@ -117,22 +88,3 @@ def test_deaths_are_counted_apart() -> None:
     assert policy.died_of_it(5, Failures(2, 0))
     assert policy.last_before_death(4, Failures(2, 0))
     assert not policy.last_before_death(3, Failures(2, 0))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"max_attempts": 0},
-        {"concurrency": 10_001},
-        {"prefetch": 10_001},
-        {"retry_time": -1.0},
-        {"handler_timeout": -0.1},
-        {"session_timeout": math.nan},
-        {"drain_timeout": math.inf},
-    ],
-)
-def test_impossible(options: dict[str, float]) -> None:
-    """An impossible option is named in the error."""
-    (name,) = options
-    with pytest.raises(ValueError, match=f"{name} = "):
-        ConsumerOptions(**options)  # type: ignore[arg-type]

@@ -13,11 +13,6 @@ def test_accepted_source() -> None:
     assert Receipt(verdict=Verdict.QUARANTINED, source="orders/0/3").accepted_source is None
 
 
-def test_verdicts_are_texts() -> None:
-    assert Verdict.ACCEPTED == "ACCEPTED"
-    assert f"{Verdict.DUPLICATE}" == "DUPLICATE"
-
-
 def test_time_out() -> None:
     """It says where the message is, and what a second call does."""
     error = ReceiptTimeoutError("orders/0/7", 30, has_id=True)

@@ -79,15 +79,6 @@ async def test_a_state_that_could_not_be_read_is_not_missing() -> None:
     assert await store.load(b"b") == b"2"
 
 
-async def test_a_topic_that_is_created_here_is_known_to_be_empty() -> None:
-    store = _store(StateTopic())
-
-    assert await store.load(b"a") is None
-    await store.prepare()
-    assert store.is_known(b"a")
-    assert store.peek(b"a") is None
-
-
 @pytest.mark.parametrize("state", [b"3", None])
 @pytest.mark.parametrize("offsets", [{}, {b"b": 2}])
 async def test_a_write_beside_a_read(state: bytes | None, offsets: dict[bytes, int]) -> None:

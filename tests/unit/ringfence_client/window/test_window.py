@@ -33,40 +33,6 @@ def _finish_next(window: Window) -> int | None:
 # -- what comes in ------------------------------------------------------------------------------------------------
 
 
-def test_fed_and_finished() -> None:
-    """Fed messages are due to as many handlers as there are groups; ``next`` follows the lowest unfinished one."""
-    window = _window(Progress(10))
-
-    window.feed(of(b"a", 10, 11) + of(b"b", 12))
-    assert (window.next, window.end, window.unfinished) == (10, 13, 3)
-
-    first = window.ledger.acquire("x")
-    second = window.ledger.acquire("y")
-
-    assert (first, second) == (10, 12)
-
-    window.finish(12, End.ACK, "y")
-
-    assert (window.next, window.unfinished) == (10, 2)
-    assert window.cache.record(12) is None
-
-    window.finish(10, End.ACK, "x")
-
-    assert window.next == 11
-
-
-def test_holes() -> None:
-    """Offsets that nothing was read of, within what is fed and after it, hold nothing up."""
-    window = _window(Progress(0))
-    window.feed(of(b"a", 3, 7))
-    window.reached(20)
-
-    assert window.next == 3
-    assert [_finish_next(window), window.next] == [3, 7]
-    assert [_finish_next(window), window.next] == [7, 20]
-    assert window.end == 20
-
-
 def test_fetched_twice() -> None:
     """A message fetched twice, as after a seek, is dropped, and so is an earlier position."""
     window = _window(Progress(5))
@@ -89,44 +55,26 @@ def test_stored_runs() -> None:
     assert window.next == 12
 
 
-def test_next_begins_finished() -> None:
-    """Reading begins after the messages finished at the very beginning."""
-    window = _window(Progress(5, [(5, 8)]))
-
-    assert window.next == 8
-    window.feed(of(b"a", 8))
-
-
 # -- attempts -----------------------------------------------------------------------------------------------------
 
 
 def test_attempts() -> None:
-    """Attempts continue from the last holder's count.
-
-    One that is taken back does not count, and a finish forgets them.
-    """
+    """Attempts continue from the last holder's count. One that is taken back does not count, and a finish forgets them."""
     window = _window(Progress(0, (), {1: 2}))
     window.feed(of(b"a", 0) + of(b"b", 1))
 
-    assert [
-        window.attempts.begin_attempt(0),
-        window.attempts.begin_attempt(0),
-        window.attempts.begin_attempt(1),
-    ] == [1, 2, 3]
+    assert [window.attempts.begin_attempt(offset) for offset in (0, 0, 1)] == [1, 2, 3]
 
     window.attempts.take_back(0)
     window.attempts.take_back(1)
-
     assert window.attempts.counts == {0: 1, 1: 2}
 
     window.attempts.take_back(0)
     window.attempts.take_back(0)
-
     assert window.attempts.counts == {1: 2}
 
     _finish_next(window)
     _finish_next(window)
-
     assert window.attempts.counts == {}
 
 
@@ -218,20 +166,6 @@ def test_parked_in_order() -> None:
     assert window.counts == {"undone": 0, "kept": 0, "parked": 0}
 
 
-def test_bounds_hold() -> None:
-    """More records, or more bytes, than a window takes are parked, whosever they are."""
-    many = _window(Progress(0), records_max=10)
-    many.feed([Fetched(index, b"%d" % index) for index in range(50)])
-    large = _window(Progress(0), bytes_max=1_000_000)
-    large.feed([Fetched(index, None, b"v" * 400_000) for index in range(50)])
-
-    assert many.counts == {"undone": 50, "kept": 10, "parked": 40}
-    assert large.counts == {"undone": 50, "kept": 3, "parked": 47}
-    assert [_finish_next(many) for _ in range(50)] == list(range(50))
-    assert [_finish_next(large) for _ in range(50)] == list(range(50))
-    assert large.wants_more(0)
-
-
 def test_half_is_filled() -> None:
     """Half of a window is filled in any case, fetch by fetch; the rest only for handlers that lack work."""
     window = _window(Progress(0), records_max=20)
@@ -240,24 +174,6 @@ def test_half_is_filled() -> None:
     assert window.wants_more(0, 2)
     assert not window.wants_more(0, 3)
     assert window.wants_more(1, 3)
-
-
-def test_half_in_bytes() -> None:
-    """The window wants more when half of its bytes are used up."""
-    window = _window(Progress(0), bytes_max=2_000_000)
-    window.feed([Fetched(0, b"a", b"v" * 990_000)])
-
-    assert window.wants_more(0)
-
-    window.feed([Fetched(1, b"b", b"v" * 10_000)])
-
-    assert not window.wants_more(0)
-    assert window.wants_more(1)
-
-    window.ledger.acquire("x")
-    window.finish(0, End.ACK, "x")
-
-    assert window.wants_more(0)
 
 
 @pytest.mark.parametrize("finished", [0, 1, 5])
@@ -335,7 +251,7 @@ def test_parked_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_skipped() -> None:
-    """A skip drops the first message of a group that nobody owns, kept or parked, and its attempts."""
+    """A skip drops the first message of a group that nobody owns, kept or parked, and its attempts, for a successor too."""
     window = _window(Progress(0), records_max=10)
     window.feed(of(b"a", 0, 1) + of(b"b", 2))
     window.attempts.counts[0] = 3
@@ -347,7 +263,7 @@ def test_skipped() -> None:
     window.ledger.close("x")
 
     assert [window.skip(b"a"), window.skip(b"a"), window.skip(b"a")] == [1, 1, 0]
-    assert (window.next, window.attempts.counts) == (2, {})
+    assert (window.progress("me", "").next, window.attempts.counts) == (2, {})
     assert window.counts == {"undone": 1, "kept": 1, "parked": 0}
 
 
@@ -373,18 +289,6 @@ def test_purged() -> None:
     assert [_finish_next(successor) for _ in range(5)] == [0, 4, 8, 9, None]
 
 
-def test_purged_while_it_failed() -> None:
-    """A message that was dropped while its partition had no holder keeps neither attempts nor failures."""
-    progress = Progress(
-        0, attempts={0: 2, 1: 3}, failures={0: Failures(2, 0), 1: Failures(3, 0)}, purged={b"a": (0, 1)}
-    )
-    window = _window(progress)
-    window.feed(of(b"a", 0, 1))
-    written = window.progress("me", "")
-
-    assert (written.next, written.attempts, written.failures) == (1, {1: 3}, {1: Failures(3, 0)})
-
-
 def test_failures_of_what_is_finished() -> None:
     """A record that names some is read without them, but for what is to be done again."""
     offsets = (1, 2, 4, 5, 6)
@@ -398,18 +302,6 @@ def test_failures_of_what_is_finished() -> None:
     window = _window(progress)
 
     assert (sorted(window.attempts.counts), sorted(window.attempts.failures)) == ([2, 4, 6], [2, 4, 6])
-
-
-def test_skip_reaches_the_record() -> None:
-    """A skipped message is finished for a successor."""
-    window = _window(Progress(0))
-    window.feed(of(b"a", 0) + of(b"b", 1))
-
-    assert window.skip(b"b") == 1
-
-    progress = window.progress("me", "")
-
-    assert (progress.next, list(progress.finished)) == (0, [(1, 2)])
 
 
 def test_parked_messages_of_another_log() -> None:
