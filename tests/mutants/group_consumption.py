@@ -10,7 +10,7 @@ _RETRIES: Final = "ringfence_client/handlers/retries.py"
 _WATERMARK: Final = "ringfence_client/progress/watermark.py"
 _GROUP_HANGS_TESTS: Final = "tests/integration/test_hanging_handlers.py"
 _GROUP_SICK_TESTS: Final = "tests/integration/test_failing_groups.py"
-_LEDGER_MODEL: Final = "tests/property/test_ledger_model.py::test_ledger_keeps_the_rules[2]"
+_LEDGER_TEST: Final = "tests/unit/ringfence_client/window/test_ledger.py::test_one_owner_and_one_order"
 _RETRIES_TESTS: Final = "tests/unit/ringfence_client/handlers/test_retries.py"
 _WATERMARK_MODEL: Final = "tests/property/test_watermark_model.py::test_watermark_is_the_sets"
 
@@ -30,7 +30,7 @@ MUTANTS: Final = (
                 "heads, owner = self._free, None",
             ),
         ),
-        _LEDGER_MODEL,
+        _LEDGER_TEST,
     ),
     Mutant(
         "release-leaves-the-later-held",
@@ -39,13 +39,13 @@ MUTANTS: Final = (
             Patch(_LEDGER, "released = group.held[index:]", "released = group.held[index : index + 1]"),
             Patch(_LEDGER, "del group.held[index:]", "del group.held[index]"),
         ),
-        _LEDGER_MODEL,
+        _LEDGER_TEST,
     ),
     Mutant(
         "reject-puts-back",
         "A message that nobody can process blocks its group for ever.",
         (Patch(_LEDGER, "self.acknowledge(consumer, position)", "self.release(consumer, position)"),),
-        _LEDGER_MODEL,
+        _LEDGER_TEST,
     ),
     Mutant(
         "floor-past-the-unfinished",

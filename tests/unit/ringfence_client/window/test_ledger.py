@@ -17,6 +17,21 @@ def test_no_prefetch() -> None:
         GroupLedger(0)
 
 
+def test_one_owner_and_one_order() -> None:
+    """A group has one owner, who puts back a message with all later ones, and does not get a rejected one again."""
+    ledger: GroupLedger[int] = GroupLedger(prefetch=2)
+    for position in range(4):
+        ledger.append(position, b"A", 0)
+
+    assert [ledger.acquire("first") for _ in range(3)] == [0, 1, None]
+    assert ledger.acquire("second") is None
+    assert ledger.release("first", 0) == [0, 1]
+    assert [ledger.acquire("second") for _ in range(2)] == [0, 1]
+    ledger.reject("second", 0)
+    assert ledger.holds("second") == [1]
+    assert (ledger.acquire("second"), ledger.acquire("first")) == (2, None)
+
+
 def _call_s(groups: int) -> float:
     """Return CPU seconds a call, while two messages of each group come in any order, go from hand to hand, and end."""
     ledger: GroupLedger[int] = GroupLedger(prefetch=2)
