@@ -23,8 +23,8 @@ def test_one_owner_and_one_order() -> None:
     for position in range(4):
         ledger.append(position, b"A", 0)
 
-    assert [ledger.acquire("first") for _ in range(3)] == [0, 1, None]
-    assert ledger.acquire("second") is None
+    assert (ledger.acquire("first"), ledger.acquire("second")) == (0, None)
+    assert (ledger.acquire("first"), ledger.acquire("first")) == (1, None)
     assert ledger.release("first", 0) == [0, 1]
     assert [ledger.acquire("second") for _ in range(2)] == [0, 1]
     ledger.reject("second", 0)
