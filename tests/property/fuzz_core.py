@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-AT_CRC: Final = 21
 NAMES: Final = ("_AMQ_DUPL_ID", "_RF_SOURCE", "_RF_KEY", "_RF_HOP", "a", "", "n" * 200, "\u00e9")
 INTERESTING: Final = (0, 1, 2, 3, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 LEAKED_BLOCKS_MAX: Final = 20_000

@@ -45,15 +45,6 @@ metas = st.builds(
 
 
 @fixed
-@given(one=sequences, other=sequences, value=ids, origin=origins)
-def test_newer_without_decoding(one: int, other: int, value: bytes, origin: Origin) -> None:
-    """The bytes of two ring records alone show which is newer."""
-    first, second = codec.ring_value(one, value, origin), codec.ring_value(other, b"", Origin(0, 0, 0))
-
-    assert codec.is_newer(first, second) == (one > other)
-
-
-@fixed
 @given(sequence=sequences, value=ids, origin=origins, cut=st.integers(0, 60), version=st.integers(0, 255))
 def test_check_agrees_with_decoding(
     sequence: int, value: bytes, origin: Origin, cut: int, version: int
@@ -84,25 +75,6 @@ def test_entries_of_an_index(entries: list[tuple[int, bytes, Origin, int]]) -> N
     assert list(codec.ring_entries(values)) == [
         (sequence, value, origin.timestamp, digest) for sequence, value, origin, digest in entries
     ]
-
-
-@fixed
-@given(capacity=capacities, one=sequences, other=sequences)
-def test_slots_are_shared_modulo_capacity(capacity: int, one: int, other: int) -> None:
-    """Two sequences share a key exactly when the ring has one slot for both."""
-    shared = codec.ring_key(capacity, one) == codec.ring_key(capacity, other)
-
-    assert shared == ((one - other) % capacity == 0)
-
-
-@fixed
-@given(one=st.tuples(capacities, sequences), other=st.tuples(capacities, sequences))
-def test_sizes_share_no_key(one: tuple[int, int], other: tuple[int, int]) -> None:
-    """Slots of two sizes never share a key, nor does any ring record with the meta record."""
-    keys = codec.ring_key(*one), codec.ring_key(*other)
-
-    assert (keys[0] != keys[1]) or (one[0] == other[0])
-    assert codec.META_KEY not in {key[:1] for key in keys}
 
 
 @fixed

@@ -100,28 +100,6 @@ def judged(value: bytes) -> None:
     assert all(isinstance(part, Part) for part in found)
 
 
-@given(
-    st.lists(st.tuples(texts, texts, st.none() | texts.filter(bool)), min_size=1, max_size=5), st.booleans()
-)
-@settings(max_examples=examples(EXAMPLES))
-def test_bare_parts(those: list[tuple[str, str, str | None]], ascii_only: bool) -> None:
-    """Parts of key and value alone are read quickest, unless a backslash is escaped in them."""
-    written = [
-        {"key": key, "value": text} | ({} if address is None else {"address": address})
-        for key, text, address in those
-    ]
-    value = json.dumps({"parts": written}, ensure_ascii=ascii_only).encode()
-
-    both(value)
-    bare = fast_envelope.read_bare(value)
-    assert bare is not None or b"\\\\" in value
-    assert bare is None or bare[:2] == (
-        [key.encode() for key, _, _ in those],
-        [text.encode() for _, text, _ in those],
-    )
-    assert fast_envelope.read_bare(json.dumps({"parts": []}).encode()) is None
-
-
 @given(st.binary(max_size=200))
 @settings(max_examples=examples(EXAMPLES))
 def test_any_bytes(value: bytes) -> None:

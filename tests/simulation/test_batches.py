@@ -21,17 +21,6 @@ def _tally(jobs: int, count: int = SEEDS) -> Tally:
     return tally
 
 
-@pytest.mark.usefixtures("runner")
-def test_as_many_as_asked_for() -> None:
-    one, two = _tally(1), _tally(2)
-
-    assert (one.count, one.failure) == (SEEDS, None)
-    assert (one.steps, one.virtual, one.kinds) == (two.steps, two.virtual, two.kinds)
-    assert {name: cost.schedules for name, cost in one.costs.items()} == {
-        name: cost.schedules for name, cost in two.costs.items()
-    }
-
-
 def test_first_that_fails(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reported number counts the schedule among all schedules that were tried, in all processes."""
     correct = StartOffsets._next

@@ -20,7 +20,7 @@ from tests.simulator.consumers.schedule_parts import AGES, after
 from tests.simulator.consumers.schedules import ConsumerSchedule, consumer_schedule
 from tests.simulator.runner import Runner
 from tests.simulator.schedules import Happening, Kind, in_its_way
-from tests.simulator.shrink import kind_of, shrunk
+from tests.simulator.shrink import kind_of
 
 WORLDS_MAX = 500
 
@@ -185,17 +185,3 @@ def test_names_what_is_wrong(
     )
 
     assert found in names
-
-
-def test_made_short(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The world finds early that a lease is taken too soon, and the shortened schedule still shows it."""
-    monkeypatch.setattr(LeaseWatch, "look", lambda *_: 0.0)
-    plan = next(
-        schedule
-        for schedule in map(consumer_schedule, range(WORLDS_MAX))
-        if not schedule.small and kind_of(runner.run(schedule)) == "EARLY"
-    )
-    short = shrunk(plan, runner)
-
-    assert len(short.happenings) < len(plan.happenings)
-    assert kind_of(runner.run(short)) == "EARLY"

@@ -57,21 +57,6 @@ def test_time_jumps_to_the_next_timer() -> None:
     assert told == [pytest.approx(3600, abs=0.001)]
 
 
-def test_one_process_runs_first_come_first_served() -> None:
-    told: list[int] = []
-
-    async def say(number: int) -> None:
-        for _ in range(3):
-            told.append(number)
-            await asyncio.sleep(0)
-
-    loops = _loops()
-    _start(loops, say(1), say(2))
-    _run(loops)
-
-    assert told == [1, 2, 1, 2, 1, 2]
-
-
 def _interleaved(seed: int) -> list[int]:
     told: list[int] = []
 
@@ -114,50 +99,6 @@ def test_crash_leaves_no_trace() -> None:
     loops.bury()
 
     assert told == []
-
-
-def test_pause_holds_timers_back() -> None:
-    told: list[float] = []
-
-    async def work() -> None:
-        await asyncio.sleep(1)
-        told.append(loops.now)
-
-    loops = _loops()
-    loop = _start(loops, work())
-    _run(loops, 0.5)
-    loop.pause()
-    _run(loops, 10.0)
-    paused = list(told)
-    loop.resume()
-    _run(loops, 20.0)
-
-    assert paused == []
-    assert told == [pytest.approx(10, abs=0.001)]
-
-
-def test_time_limits_and_cancellations() -> None:
-    """The parts of asyncio that the product's tasks use work as in the real event loop."""
-    told: list[str] = []
-
-    async def work() -> None:
-        try:
-            async with asyncio.timeout(1):
-                await asyncio.Event().wait()
-        except TimeoutError:
-            told.append("timed out")
-        task = asyncio.create_task(asyncio.sleep(9))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        told.append(f"cancelled {task.cancelled()}")
-        told.append(str(await asyncio.gather(asyncio.sleep(2, "a"), asyncio.sleep(1, "b"))))
-
-    loops = _loops()
-    _start(loops, work())
-    _run(loops)
-
-    assert told == ["timed out", "cancelled True", "['a', 'b']"]
 
 
 def test_spinning_ends() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from aiokafka.errors import UnknownTopicOrPartitionError
 
 from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
@@ -113,21 +112,6 @@ async def test_evicted_states_are_read_by_their_offsets() -> None:
     assert sum(end - begin == 1 for begin, end in again) >= len(again) - 1
 
 
-async def test_what_waits_for_its_transaction_counts() -> None:
-    """A state that waits for its transaction counts for the group's next message, committed or not."""
-    cluster = _Cluster()
-    store, _ = cluster.open()
-    await store.load(b"g")
-    await store.prepare()
-    cluster.outbox.set_state(b"g", b"1")
-    assert store.is_known(b"g")
-    assert store.peek(b"g") == b"1"
-    cluster.outbox.take()
-    assert store.peek(b"g") == b"1"
-    cluster.outbox.set_state(b"g", None)
-    assert store.peek(b"g") is None
-
-
 async def test_a_successor_reads_anew() -> None:
     """A holder reads the state again after another process had the partition, because its memory is outdated."""
     cluster = _Cluster()
@@ -189,22 +173,6 @@ async def test_a_topic_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     assert not store.is_known(b"g")
     assert await store.load(b"g") is None
     assert store.fault == ""
-
-
-async def test_a_topic_that_was_deleted_is_looked_for_again() -> None:
-    cluster = _Cluster()
-    store, reader = cluster.open()
-    await store.load(b"g")
-    await cluster.write(store, dict.fromkeys(_groups(10), b"1"))
-    reader.cache.drop(1)
-    reader.error = UnknownTopicOrPartitionError()
-    with pytest.raises(UnknownTopicOrPartitionError):
-        await store.load(b"g1")
-    reader.error = None
-    cluster.logs.create(TOPIC, 3, {"cleanup.policy": "compact"})
-    cluster.logs.logs.clear()
-
-    assert await store.load(b"g1") is None
 
 
 async def test_more_partitions_are_refused() -> None:

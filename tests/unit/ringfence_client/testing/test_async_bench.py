@@ -11,26 +11,6 @@ from ringfence_client import ConsumerOptions, Message
 from ringfence_client.testing import AsyncHandlerBench, HandlerBench, message
 
 
-async def test_it_runs_in_the_loop_of_the_test() -> None:
-    """A handler may wait for something of that loop."""
-    gate, all_run = asyncio.Event(), asyncio.Event()
-
-    async def handle(given: Message) -> None:
-        if len(bench.runs) == 3:
-            all_run.set()
-        await gate.wait()
-        await given.send("out", given.value)
-
-    async with AsyncHandlerBench(handle, ConsumerOptions(concurrency=4)) as bench:
-        delivering = asyncio.create_task(bench.deliver(*(message(str(n), group=str(n)) for n in range(3))))
-        await asyncio.wait_for(all_run.wait(), 10)
-        assert bench.sent == []
-        gate.set()
-        await delivering
-
-        assert sorted(record.value or b"" for record in bench.sent) == [b"0", b"1", b"2"]
-
-
 async def test_a_handler_that_takes_too_long_is_ended() -> None:
     """Handlers run in real time; the delay after them takes none."""
 

@@ -10,7 +10,6 @@ import pytest
 
 from ringfence_client import ConsumerOptions, Message, Reject, Retry
 from ringfence_client.handlers.handler import HandlerError
-from ringfence_client.partition import progress_writer
 from ringfence_client.testing import HandlerBench, SentRecord, message
 from ringfence_kafka.config.settings import Settings
 
@@ -49,25 +48,6 @@ def test_sends_and_state_are_committed() -> None:
     assert (bench.state("alice"), bench.state("bob"), bench.state("carol")) == (b"8", b"1", None)
     assert seen(bench) == [(b"5", 1, True), (b"3", 1, False), (b"1", 1, True)]
     assert bench.unfinished == []
-
-
-def test_sends_go_where_the_consumer_sends_them() -> None:
-    """A send goes by its key, else by the group, or to a given partition, with its own ID."""
-
-    def handle(given: Message) -> None:
-        given.send("out", "group")
-        given.send("out", "key", key="k")
-        given.send("out", "place", partition=2, duplicate_id="mine")
-
-    bench = HandlerBench(handle, topics={"out": 3})
-    bench.deliver(message(group="alice"), message(group="alice"))
-    by_value: dict[bytes | None, set[int]] = {}
-    for record in bench.sent:
-        by_value.setdefault(record.value, set()).add(record.partition)
-
-    assert {value: len(places) for value, places in by_value.items()} == {b"group": 1, b"key": 1, b"place": 1}
-    assert by_value[b"place"] == {2}
-    assert [record.duplicate_id for record in bench.sent if record.value == b"place"] == [b"mine", b"mine"]
 
 
 def test_a_state_is_deleted() -> None:
@@ -121,18 +101,6 @@ def test_a_failed_attempt_leaves_nothing() -> None:
     assert [str(run.error) for run in bench.runs[:2]] == ["attempt 1", "attempt 2"]
 
 
-def test_the_default_delays_are_those_of_the_consumer() -> None:
-    def handle(_: Message) -> None:
-        raise ValueError("broken")
-
-    bench = HandlerBench(handle)
-    bench.deliver(message("5", group="alice"))
-
-    assert len(bench.runs) == ConsumerOptions().policy.max_attempts
-    assert sum(bench.delays) == pytest.approx(600, abs=0.01)
-    assert bench.dead_letters[0].reason == "ValueError: broken"
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [(Reject("no"), "no"), (KeyError("id"), "KeyError: 'id'"), (Retry("later", -1), "later")],
@@ -165,15 +133,6 @@ def test_many_failures_open_no_breaker() -> None:
     bench.deliver(*(message(group=str(number)) for number in range(200)))
 
     assert len(bench.dead_letters) == 200
-
-
-def test_a_message_that_failed_before() -> None:
-    bench = HandlerBench(totals, EXACT)
-
-    bench.deliver(message("none", group="alice", attempt=3))
-
-    assert [run.message.attempt for run in bench.runs] == [3]
-    assert bench.dead_letters[0].attempts == 3
 
 
 def test_a_release_comes_again() -> None:
@@ -288,18 +247,6 @@ def test_a_takeover() -> None:
     assert bench.runs[-1].message.fence > bench.runs[0].message.fence
 
 
-def test_a_later_delivery_commits_what_waited() -> None:
-    """A later delivery commits the waiting messages in the order of their acknowledgements."""
-    bench = HandlerBench(totals)
-    bench.deliver(message("5", group="alice"), commit=False)
-    bench.deliver(message("3", group="alice"), commit=False)
-    assert values(bench) == []
-
-    bench.deliver(message("1", group="alice"))
-
-    assert (values(bench), bench.unfinished) == ([b"5", b"8", b"9"], [])
-
-
 def test_a_partition_is_given_away() -> None:
     """A partition is given away after all is committed, and no message is repeated.
 
@@ -338,18 +285,6 @@ def test_failures_are_counted_on_by_the_next_process() -> None:
     assert [run.message.attempt for run in bench.runs] == [1, 2, 3]
     assert bench.time == pytest.approx(100)
     assert bench.dead_letters[0].attempts == 3
-
-
-def test_a_commit_that_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that waits for long, as at a breakpoint, is abandoned, written again and committed once."""
-    monkeypatch.setattr(progress_writer, "TRANSACTION_LIMIT_S", 0.01)
-    bench = HandlerBench(totals)
-    bench.deliver(message("5", group="alice"), commit=False)
-    bench.pass_time(1.0)
-
-    bench.commit()
-
-    assert (values(bench), bench.state("alice")) == ([b"5"], b"5")
 
 
 # -- the bench itself ---------------------------------------------------------------------------------------------

@@ -25,15 +25,6 @@ def test_every_field_can_be_given() -> None:
     assert given == {item.name for item in fields(Message)} - own
 
 
-async def test_a_handler_can_be_called_with_it() -> None:
-    made = message("5", group="alice", state="3")
-
-    assert made.state == b"3"
-    await made.send("out", "8")
-    made.state = b"8"
-    assert [(send.topic, send.value) for send in made.effects.sends] == [("out", b"8")]
-
-
 @pytest.mark.parametrize(
     "made",
     [

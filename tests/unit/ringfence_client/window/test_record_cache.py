@@ -194,18 +194,6 @@ def test_greedy_partition() -> None:
     assert memory.used < 130_000_000
 
 
-def test_lone_partition() -> None:
-    """A lone partition may fill a good part of the memory, although other partitions are empty."""
-    memory = MemoryBudget(512 * 2**20)
-    kept, *_ = [RecordCache(1_000_000, memory) for _ in range(100)]
-    offset = 0
-    while kept.takes(250):
-        kept.cache(Fetched(offset, b"%d" % offset, _value(100_000)))
-        offset += 1
-
-    assert memory.used > 512 * 2**20 / 12
-
-
 def test_what_is_counted() -> None:
     """Keys, headers and what it costs to keep anything count as well as values; all is given back in the end."""
     memory = MemoryBudget(2**30)

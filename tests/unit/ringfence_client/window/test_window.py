@@ -5,7 +5,6 @@ import pytest
 
 from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.progress_record import Progress
-from ringfence_client.window import window as window_module
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import AHEAD_MAX, AHEAD_MIN, End, Window
 from tests.support.consumers.windows import Fetched, of
@@ -217,34 +216,6 @@ def test_look_in_vain() -> None:
         _finish_next(window)
 
     assert window.wants_more(50)
-
-
-def test_look_while_little_happens() -> None:
-    """A window looks for more while few messages are finished, although the last look found nothing."""
-    window = _window(Progress(0), records_max=2_000)
-    window.feed(of(b"a", *range(1_900)))
-    window.feed(of(b"a", *range(1_900, 2_000)))
-    _quick(window, 125)
-
-    assert not window.wants_more(1)
-
-    window.tick(200.0)
-    _quick(window, 100)
-
-    assert window.wants_more(1)
-
-
-def test_parked_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of parked messages is bounded too."""
-    monkeypatch.setattr(window_module, "PARKED_MAX", 50)
-    window = _window(Progress(0), records_max=10)
-    window.feed(of(b"a", *range(54)))
-
-    assert window.wants_more(1)
-
-    window.feed(of(b"a", 54))
-
-    assert not window.wants_more(1)
 
 
 # -- what an operator drops ---------------------------------------------------------------------------------------
