@@ -19,7 +19,7 @@ MUTANTS: Final = (
             Patch(
                 _HOPS,
                 "offset < held.floor\n                or",
-                "offset < max(each.floor for each in ways.values())\n                or",
+                "offset < max(each.floor for each in routes.values())\n                or",
             ),
         ),
         f"{_HOPS_TESTS}::test_floor_of_each_way",
