@@ -89,7 +89,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_BRIDGE_TRANSLATION_TESTS}::test_hops_of_a_client",
-        (f"{_BRIDGE_TRANSLATION_TESTS}::test_a_forged_hop_keeps_nothing_back",),
     ),
     Mutant(
         "bridge-echo",

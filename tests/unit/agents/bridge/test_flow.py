@@ -9,20 +9,14 @@ import pytest
 
 from agents.bridge.batch_builder import Batch, BatchBuilder, CycleBatches, Target
 from agents.bridge.flow import Flow
-from agents.bridge.plan import plans
 from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.source import Read
 from agents.bridge.state import BridgeState
 from agents.bridge.translation import RefusedError
 from agents.bridge.window import CYCLE_RECORDS_MAX, Cycle
-from ringfence_kafka.config.load import validate
+from tests.support.bridges.plans import plan
 
 TOPIC_ID = "A" * 22
-
-
-class _Record:
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
 
 
 class _Loader:
@@ -43,9 +37,7 @@ class _Loader:
 
 
 def _flow(ends: dict[int, int] | None = None) -> Flow:
-    bridge = {"name": "b", "source_topic": "s", "target_address": "t", "target": {"bootstrap_servers": "x:1"}}
-    (plan,) = plans(validate({"bridges": [bridge]}))
-    flow = Flow(plan, BridgeState("b"), ends)
+    flow = Flow(plan(), BridgeState("b"), ends)
     for partition in (0, 1):
         flow.window.open(partition, TOPIC_ID, 0)
     return flow
@@ -56,10 +48,12 @@ async def _not_asked() -> Target:
 
 
 async def _send(flow: Flow, loader: _Loader, reached: int) -> None:
-    found = Read({0: [_Record(index) for index in range(reached)]}, {0: reached})
+    """Send all that was read; it is confirmed at once."""
+    found = Read({0: [SimpleNamespace(offset=index) for index in range(reached)]}, {0: reached})
     await flow.send(
         cast("ProducerSession", None), cast("BatchBuilder", loader), flow.wanted(), found, _not_asked
     )
+    await flow.settle()
 
 
 def _at_ends(flow: Flow) -> list[bool]:
@@ -72,7 +66,6 @@ async def test_drain_stops_at_the_end() -> None:
     assert flow.wanted() == {0: 0}
     assert _at_ends(flow) == [False, True]
     await _send(flow, loader, 5)
-    await flow.settle()
 
     assert loader.read == [[0, 1, 2]]
     assert flow.window.places[0].confirmed == 3
@@ -95,10 +88,8 @@ async def test_refused_batch_is_halved_until_confirmed() -> None:
     place = flow.window.places[0]
     assert flow.refused.by_target == {(place, 4): "no"}
     await _send(flow, _Loader(), 4)
-    await flow.settle()
     assert (flow.records_max, flow.refused.by_target) == ({7: 4}, {(place, 4): "no"})
     await _send(flow, _Loader(), 10)
-    await flow.settle()
     assert (flow.records_max, flow.refused.by_target) == ({}, {})
 
 
@@ -137,7 +128,6 @@ async def test_what_nothing_takes_stops_its_partition_alone() -> None:
     flow = _flow()
     flow.looked(TARGET)
     await _send(flow, _Loader(stops=3), 5)
-    await flow.settle()
     place = flow.window.places[0]
 
     assert (place.confirmed, place.next) == (3, 3)
@@ -176,7 +166,6 @@ async def test_fewer_at_once_over_a_narrow_link() -> None:
     flow = _flow()
     for end in (5, 10):
         await _send(flow, _Loader(), end)
-        await flow.settle()
     assert (flow.portion.bytes, flow.records_at_once()) == (flow.portion.most, CYCLE_RECORDS_MAX)
     assert not flow.learn(SessionEndedError("no answer", late=True))
     assert flow.portion.bytes < flow.portion.most

@@ -1,6 +1,5 @@
 """When the members of a strict connection may change, and who owns a group."""
 
-import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -9,8 +8,6 @@ import pytest
 from agents.bridge.member_admission import member_position
 from agents.bridge.members import Adopt, MemberPosition, MemberPositions, Owner, Refuse, Run, decide, owner
 from agents.bridge.offsets import AT_REST, NOT_BEGUN, Map, OffsetMetadata, encode
-from agents.decision import partitioner
-from agents.decision.partitioner import GroupCache, Partitioner
 from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.protocol.hop import Source
 from tables.codec import Route
@@ -25,72 +22,64 @@ def _at(offset: int, shared: Map | None = ONE, still: str = AT_REST) -> MemberPo
     return {0: MemberPosition(offset, shared, still)}
 
 
-def test_first_start() -> None:
-    """A first start begins at the begin of the log in every member, and records that before any member begins."""
-    assert decide(TWO, {}, {0: 3, 1: 0}) == Adopt(ONE, {0: 3, 1: 0})
+FORMER = Map(2, THREE)
+OF_THREE = {"berlin": _at(9, FORMER), "paris": _at(9, FORMER), "rome": _at(5, FORMER)}
 
 
-def test_all_have_lost_their_offsets() -> None:
-    """Members that have all lost their offsets start at the begin of the log, even under other names.
+@pytest.mark.parametrize(
+    ("members", "found", "decision"),
+    [
+        pytest.param(TWO, {}, Adopt(ONE, {0: 3, 1: 3}), id="first start: at the begin of the log"),
+        pytest.param(
+            THREE, {"berlin": {}, "paris": {}}, Adopt(Map(1, THREE), {0: 3, 1: 3}), id="all have lost their offsets"
+        ),
+        pytest.param(TWO, {"berlin": _at(5), "paris": _at(9)}, Run(ONE), id="same members, wherever they are"),
+        pytest.param(TWO, {"berlin": _at(5, None), "paris": _at(9)}, Run(ONE), id="an operator has set an offset"),
+        pytest.param(
+            THREE, {"berlin": _at(5), "paris": _at(9)}, Refuse(0, {"berlin": 5, "paris": 9}),
+            id="changed at different offsets: the records between would go to nobody or to two",
+        ),
+        pytest.param(
+            TWO, OF_THREE, Refuse(0, {"berlin": 9, "paris": 9, "rome": 5}), id="a member that leaves lacks its share"
+        ),
+        pytest.param(TWO, OF_THREE | {"rome": _at(9, FORMER)}, Adopt(Map(3, TWO), {0: 9}), id="a member leaves"),
+        pytest.param(
+            THREE, OF_THREE | {name: _at(20, Map(3, TWO)) for name in TWO}, Adopt(Map(4, THREE), {0: 20}),
+            id="the offset of a returned member, of former members, is ignored",
+        ),
+        pytest.param(
+            THREE, {"berlin": _at(9, FORMER, NOT_BEGUN), "paris": _at(9), "rome": {}}, Adopt(FORMER, {0: 9}),
+            id="a change cut short is completed: nobody has forwarded under it",
+        ),
+        pytest.param(
+            TWO, {"berlin": _at(1_000), "paris": {}}, Refuse(0, {"berlin": 1_000, "paris": None}),
+            id="a lost offset is no change cut short: another one would skip messages",
+        ),
+        pytest.param(
+            TWO, {"berlin": _at(1_000, still=""), "paris": {}}, Refuse(0, {"berlin": 1_000, "paris": None}),
+            id="a lost offset while the other member runs",
+        ),
+        pytest.param(
+            THREE, {"berlin": _at(9), "paris": _at(9, still="")}, Refuse(0, {"berlin": 9, "paris": 9}),
+            id="a member died: what it sent beyond its offset would be sent again, to another member",
+        ),
+        pytest.param(
+            THREE, {"berlin": _at(9) | {1: MemberPosition(2, ONE, AT_REST)}, "paris": _at(9)},
+            Refuse(1, {"berlin": 2, "paris": None}), id="only one has begun a new partition",
+        ),
+    ],
+)  # fmt: skip
+def test_members(
+    members: tuple[str, ...], found: dict[str, MemberPositions], decision: Run | Adopt | Refuse
+) -> None:
+    """Members change only if each message goes to exactly one of them; with the same members a bridge runs as before."""
+    assert decide(members, found, {0: 3, 1: 3}) == decision
 
-    The page docs/bridges.md warns of it.
-    """
-    assert decide(THREE, {"berlin": {}, "paris": {}}, {0: 3}) == Adopt(Map(1, THREE), {0: 3})
-    assert decide(("oslo", "rome"), {}, {0: 3}) == Adopt(Map(1, ("oslo", "rome")), {0: 3})
+
+def test_loss_of_all_offsets_is_documented() -> None:
     document = (Path(__file__).parents[4] / "docs" / "bridges.md").read_text("utf-8")
+
     assert "**If the groups of all members have lost their offsets" in document
-
-
-def test_same_members() -> None:
-    """A bridge with the same members runs as before, wherever each of them is."""
-    assert decide(TWO, {"berlin": _at(5), "paris": _at(9)}, {0: 0}) == Run(ONE)
-
-
-def test_operator_commit() -> None:
-    """An offset that somebody set has no metadata, and changes no members."""
-    assert decide(TWO, {"berlin": _at(5, None), "paris": _at(9)}, {0: 0}) == Run(ONE)
-
-
-def test_changed_apart() -> None:
-    """A change of members at different offsets is refused, because the records between would go to nobody or to two."""
-    found = {"berlin": _at(5), "paris": _at(9)}
-
-    assert decide(THREE, found, {0: 0}) == Refuse(0, {"berlin": 5, "paris": 9})
-
-
-def test_removed_member_counts() -> None:
-    """A member that leaves must have received its share first."""
-    found = {"berlin": _at(9, Map(2, THREE)), "paris": _at(9, Map(2, THREE)), "rome": _at(5, Map(2, THREE))}
-
-    assert decide(TWO, found, {0: 0}) == Refuse(0, {"berlin": 9, "paris": 9, "rome": 5})
-    assert decide(TWO, found | {"rome": _at(9, Map(2, THREE))}, {0: 0}) == Adopt(Map(3, TWO), {0: 9})
-
-
-def test_returned_member_is_not_asked() -> None:
-    """The offset of a returned member, committed long ago under other members, is ignored."""
-    now = Map(3, TWO)
-    found = {"berlin": _at(20, now), "paris": _at(20, now), "rome": _at(9, Map(2, THREE))}
-
-    assert decide(THREE, found, {0: 0}) == Adopt(Map(4, THREE), {0: 20})
-
-
-def test_cut_short() -> None:
-    """A change that was recorded by some members only is completed, because nobody has forwarded under it."""
-    now = Map(2, THREE)
-    found = {"berlin": _at(9, now, NOT_BEGUN), "paris": _at(9), "rome": {}}
-
-    assert decide(THREE, found, {0: 0}) == Adopt(now, {0: 9})
-
-
-def test_lost_offset_is_no_change_cut_short() -> None:
-    """A member that has begun proves that the change was complete.
-
-    Adopting its offset would skip the earlier messages of the other member.
-    """
-    for still in ("", AT_REST):
-        found = {"berlin": _at(1_000, ONE, still), "paris": {}}
-
-        assert decide(TWO, found, {0: 0}) == Refuse(0, {"berlin": 1_000, "paris": None})
 
 
 def test_stand_in_for_a_lost_member() -> None:
@@ -112,17 +101,6 @@ def test_stand_in_for_a_lost_member() -> None:
     assert all(memory.check([Arrival(own, number, 40) for number in waiting]).known)
 
 
-def test_died_at_one_offset() -> None:
-    """A drain has to precede a change of members after a crash.
-
-    Messages sent beyond the common offset would be sent again, to other members.
-    """
-    found = {"berlin": _at(9), "paris": _at(9, still="")}
-
-    assert decide(THREE, found, {0: 0}) == Refuse(0, {"berlin": 9, "paris": 9})
-    assert decide(TWO, found, {0: 0}) == Run(ONE)
-
-
 def test_source_recreated_and_members_changed() -> None:
     """Offsets of a deleted topic do not count for the new one, which all members begin at its start."""
     old = Committed(1_000, encode(OffsetMetadata("T" * 22, 1, map=ONE, still=AT_REST)))
@@ -133,44 +111,12 @@ def test_source_recreated_and_members_changed() -> None:
     assert member_position(Committed(7, ""), "T" * 22, 3) == MemberPosition(7, None, "")
 
 
-def test_partition_that_one_has_not_begun() -> None:
-    """A new partition that only one member has begun counts as different offsets."""
-    found: dict[str, MemberPositions] = {
-        "berlin": {0: MemberPosition(9, ONE, AT_REST), 1: MemberPosition(2, ONE, AT_REST)},
-        "paris": _at(9),
-    }
-
-    assert decide(THREE, found, {0: 0, 1: 0}) == Refuse(1, {"berlin": 2, "paris": None})
-
-
 def test_each_group_has_one_owner() -> None:
-    """Each group has the same owner for every bridge, and groups are spread evenly."""
+    """Each group has the same owner for every bridge, and groups are spread evenly. A new member takes over some of them, no more."""
     groups = [b"g%d" % index for index in range(3_000)]
     found = Owner(THREE)
     counts = Counter(found[group] for group in groups)
 
     assert all(found[group] == owner(reversed(THREE), group) for group in groups)
     assert all(900 < counts[name] < 1_100 for name in THREE)
-
-
-def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory for owners and homes stays within one limit, however long group names are, and every owner is right."""
-    monkeypatch.setattr(partitioner, "MEMO_BYTES_MIN", 0)
-    monkeypatch.setattr(partitioner, "MEMO_BYTES_MAX", 2 * 10 * (partitioner.KEY_BYTES + 1_000))
-    monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())
-    homes, found = Partitioner(4), Owner(THREE)
-    groups = [b"%1000d" % index for index in range(45)]
-    sizes = []
-    for group in groups:
-        assert found[group] == owner(THREE, group)
-        homes[group]
-        sizes.append((len(found), len(homes)))
-
-    assert max(sizes) == (10, 10)
-
-
-def test_a_member_moves_its_share_alone() -> None:
-    """A third member takes over some groups; all others stay with their former owner."""
-    groups = [b"g%d" % index for index in range(3_000)]
-
-    assert all(owner(THREE, group) in {owner(TWO, group), "rome"} for group in groups)
+    assert all(found[group] in {owner(TWO, group), "rome"} for group in groups)

@@ -11,11 +11,10 @@ from agents.bridge.flow import Flow
 from agents.bridge.offset_commits import Committer
 from agents.bridge.offsets import AT_REST, OffsetMetadata, decode
 from agents.bridge.partitions import Partitions
-from agents.bridge.plan import plans
 from agents.bridge.producer_sessions import ProducerSessions
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import REFUSED, TARGET, BridgeState, PartitionState
-from ringfence_kafka.config.load import validate
+from tests.support.bridges.plans import plan
 
 TOPIC_ID = "A" * 22
 
@@ -38,19 +37,12 @@ class _Consumer:
 
 class _Bridge:
     def __init__(self) -> None:
-        bridge = {
-            "name": "b",
-            "source_topic": "s",
-            "target_address": "t",
-            "target": {"bootstrap_servers": "x:1"},
-        }
-        (plan,) = plans(validate({"bridges": [bridge]}))
         self.state = BridgeState("b")
-        self.flow = Flow(plan, self.state, None)
+        self.flow = Flow(plan(), self.state, None)
         self.committer = Committer(self.state, self.flow.window, "i", "")
         self.consumer = _Consumer()
         self.lives = ProducerSessions(
-            plan, "i", self.state, self.flow, self.committer, cast("Partitions", None), asyncio.Event()
+            plan(), "i", self.state, self.flow, self.committer, cast("Partitions", None), asyncio.Event()
         )
 
     def open(self, number: int, offset: int, sent: int = 0) -> None:

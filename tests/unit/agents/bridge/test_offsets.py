@@ -16,98 +16,86 @@ from agents.bridge.offsets import (
     encode,
     lost_end,
 )
-from agents.bridge.plan import plans
 from agents.bridge.window import Place
-from ringfence_kafka.config.load import validate
+from tests.support.bridges.plans import plan
 
 LOG = SourceLog("T" * 22, 2, start=10, stable=90, end=100)
 NOTE = OffsetMetadata(LOG.topic_id, 2, forwarded=7)
 
 
-def test_goes_on() -> None:
-    """A bridge resumes at its committed offset, with the counts from its metadata."""
-    found = begin(0, LOG, 50, NOTE, [], "latest")
-
-    assert (found.offset, found.note, found.recreated, found.gap, found.beyond) == (50, NOTE, False, 0, False)
+ANOTHER = "U" * 22
+FRESH = OffsetMetadata(LOG.topic_id, 2)
 
 
-@pytest.mark.parametrize(("start", "expected"), [("earliest", 10), ("latest", 90)])
-def test_first_start(start: str, expected: int) -> None:
-    """A first start begins at the first record, or at the last one that committed readers see."""
-    found = begin(0, LOG, None, None, [], "latest" if start == "latest" else "earliest")
-
-    assert (found.offset, found.note) == (expected, OffsetMetadata(LOG.topic_id, 2))
+def _missing(offset: int, reached: int = 110, topic_id: str = LOG.topic_id) -> Missing:
+    return Missing(Place(0, topic_id, 80, offset, reached), offset)
 
 
-def test_partition_added() -> None:
-    """A partition added after the bridge began is forwarded from its beginning."""
+@pytest.mark.parametrize(
+    ("offset", "note", "expected"),
+    [
+        pytest.param(50, NOTE, (50, NOTE, False, 0), id="resumes, with its counts"),
+        pytest.param(20, None, (20, FRESH, False, 0), id="an operator has set the offset"),
+        pytest.param(4, NOTE, (10, replace(NOTE, gap_records=6), False, 6), id="retention deleted the next messages"),
+        pytest.param(
+            50, replace(NOTE, topic_id=ANOTHER, map=Map(1, ("a", "b"))), (10, replace(FRESH, map=Map(1, ("a", "b"))), True, 0),
+            id="of another topic: from its begin, with empty counts",
+        ),
+    ],
+)  # fmt: skip
+def test_begin(offset: int, note: OffsetMetadata | None, expected: tuple[object, ...]) -> None:
+    found = begin(0, LOG, offset, note, [], "latest")
+
+    assert (found.offset, found.note, found.recreated, found.gap) == expected
+    assert not found.beyond
+
+
+def test_first_start() -> None:
+    """A first start begins at the first record, or at the last one that committed readers see.
+
+    A partition that was added after the bridge began is forwarded from its beginning.
+    """
     before = OffsetMetadata(LOG.topic_id, 1)
 
+    assert begin(0, LOG, None, None, [], "earliest").offset == 10
+    assert begin(0, LOG, None, None, [], "latest").offset == 90
+    assert begin(0, LOG, None, None, [], "latest").note == FRESH
     assert begin(1, LOG, None, None, [before], "latest").offset == 10
     assert begin(1, LOG, None, None, [NOTE], "latest").offset == 90
-    assert begin(1, LOG, None, None, [replace(before, topic_id="U" * 22)], "latest").offset == 90
+    assert begin(1, LOG, None, None, [replace(before, topic_id=ANOTHER)], "latest").offset == 90
 
 
-def test_recreated() -> None:
-    """The offset of another topic does not count: the bridge starts at the begin, with empty counts."""
-    found = begin(0, LOG, 50, replace(NOTE, topic_id="U" * 22, map=Map(1, ("a", "b"))), [], "latest")
-
-    assert (found.offset, found.recreated) == (10, True)
-    assert found.note == OffsetMetadata(LOG.topic_id, 2, map=Map(1, ("a", "b")))
-
-
-def test_gap() -> None:
-    """A gap is reported if retention deleted the next messages."""
-    found = begin(0, LOG, 4, NOTE, [], "earliest")
-
-    assert (found.offset, found.gap, found.note.gap_records) == (10, 6, 6)
-
-
-def test_beyond_the_end() -> None:
-    """An offset beyond the end of the log is reported; the end itself is not beyond."""
-    assert begin(0, LOG, 101, NOTE, [], "earliest").beyond
-    assert not begin(0, LOG, 100, NOTE, [], "earliest").beyond
-
-
-def _missing(offset: int, confirmed: int = 80, reached: int = 110, topic_id: str = LOG.topic_id) -> Missing:
-    return Missing(Place(0, topic_id, confirmed, offset, reached), offset)
+@pytest.mark.parametrize(
+    ("offset", "note", "missing", "beyond"),
+    [
+        pytest.param(101, NOTE, None, True, id="beyond the end of the log"),
+        pytest.param(100, NOTE, None, False, id="at its end"),
+        pytest.param(50, NOTE, _missing(105), True, id="what was sent decides, and not the last commit"),
+        pytest.param(
+            90, replace(NOTE, sent=101), None, True, id="a predecessor sent it: it may be in flight"
+        ),
+        pytest.param(90, replace(NOTE, sent=100), None, False, id="a predecessor sent all of it"),
+        pytest.param(
+            50, NOTE, _missing(95, 95), True, id="the log grew again, with other records at these offsets"
+        ),
+    ],
+)
+def test_lost_end(offset: int, note: OffsetMetadata, missing: Missing | None, beyond: bool) -> None:
+    """A log that lost records which the target may have is noticed: it would discard new ones with their offsets."""
+    assert begin(0, LOG, offset, note, [], "earliest", missing).beyond is beyond
 
 
-def test_lost_end_under_it() -> None:
-    """The offset that was sent decides, not the last commit. New messages below it have offsets that the target knows."""
-    found = begin(0, LOG, 50, NOTE, [], "earliest", _missing(105))
-
-    assert (found.beyond, found.offset, found.note.lost_end) == (True, 80, 110)
-
-
-def test_lost_end_of_what_a_predecessor_sent() -> None:
-    """An offset sent by a predecessor counts, since the target may have its messages in flight."""
-    assert begin(0, LOG, 90, replace(NOTE, sent=101), [], "earliest").beyond
-    assert not begin(0, LOG, 90, replace(NOTE, sent=100), [], "earliest").beyond
-
-
-def test_lost_end_and_grown() -> None:
-    """A log that lost its end and grew again has other records at the old offsets.
-
-    The target may have received more than the log has.
-    """
-    assert begin(0, LOG, 50, NOTE, [], "earliest", _missing(95, reached=95)).beyond
-
-
-def test_retention_under_it() -> None:
-    """Messages that were confirmed but not yet committed do not count as a gap."""
-    found = begin(0, replace(LOG, start=85), 50, NOTE, [], "earliest", _missing(82, reached=82))
-
-    assert (found.beyond, found.offset, found.gap) == (False, 85, 5)
-
-
-def test_recreated_under_it() -> None:
-    """The state of the former topic does not apply to a recreated one."""
-    found = begin(
-        0, LOG, 50, replace(NOTE, topic_id="U" * 22), [], "earliest", _missing(105, topic_id="U" * 22)
+def test_what_changed_under_it() -> None:
+    """A lost end keeps what was confirmed; messages that were confirmed but not committed are no gap; another topic is begun."""
+    lost = begin(0, LOG, 50, NOTE, [], "earliest", _missing(105))
+    short = begin(0, replace(LOG, start=85), 50, NOTE, [], "earliest", _missing(82, 82))
+    other = begin(
+        0, LOG, 50, replace(NOTE, topic_id=ANOTHER), [], "earliest", _missing(105, topic_id=ANOTHER)
     )
 
-    assert (found.beyond, found.recreated, found.offset) == (False, True, 10)
+    assert (lost.offset, lost.note.lost_end) == (80, 110)
+    assert (short.beyond, short.offset, short.gap) == (False, 85, 5)
+    assert (other.beyond, other.recreated, other.offset) == (False, True, 10)
 
 
 def test_stands_until_somebody_acts() -> None:
@@ -120,7 +108,7 @@ def test_stands_until_somebody_acts() -> None:
 
     assert begin(0, grown, 80, stands, [], "earliest").beyond
     assert not begin(0, grown, 80, None, [], "earliest").beyond
-    assert not begin(0, grown, 80, replace(stands, topic_id="U" * 22), [], "earliest").beyond
+    assert not begin(0, grown, 80, replace(stands, topic_id=ANOTHER), [], "earliest").beyond
 
 
 def test_way_out_of_a_lost_end() -> None:
@@ -128,52 +116,17 @@ def test_way_out_of_a_lost_end() -> None:
 
     After the end of a forwarded log was lost, the target would discard new messages at these offsets.
     """
-    (plan,) = plans(
-        validate(
-            {
-                "bridges": [
-                    {
-                        "name": "b",
-                        "source_topic": "s",
-                        "target_address": "t",
-                        "target": {"bootstrap_servers": "x:1"},
-                    }
-                ]
-            }
-        )
-    )
-
-    assert "another name" in lost_end(plan, 0, 100, 80, 110)
-    assert "--reset-offsets" not in lost_end(plan, 0, 100, 80, 110)
-    assert "--reset-offsets" in lost_end(plan, 0, 100, 120)
-    assert len(lost_end(plan, 0, 2**62, 2**62, 2**62)) < ERROR_CHARACTERS_MAX
-
-
-def test_operator_commit() -> None:
-    """An offset without metadata counts as well."""
-    found = begin(0, LOG, 20, None, [], "earliest")
-
-    assert (found.offset, found.note) == (20, OffsetMetadata(LOG.topic_id, 2))
+    assert "another name" in lost_end(plan(), 0, 100, 80, 110)
+    assert "--reset-offsets" not in lost_end(plan(), 0, 100, 80, 110)
+    assert "--reset-offsets" in lost_end(plan(), 0, 100, 120)
+    assert len(lost_end(plan(), 0, 2**62, 2**62, 2**62)) < ERROR_CHARACTERS_MAX
 
 
 def test_note_round_trip() -> None:
     """Commit metadata reads back as it was written."""
+    counts = (5, 4, 3, 2, 1)
     note = OffsetMetadata(
-        "T" * 22,
-        3,
-        "host-1",
-        "http://h:1",
-        5,
-        4,
-        3,
-        2,
-        1,
-        "target: away",
-        99,
-        Map(2, ("a", "b")),
-        7,
-        8,
-        "at rest",
+        "T" * 22, 3, "host-1", "http://h:1", *counts, "target: away", 99, Map(2, ("a", "b")), 7, 8, "at rest"
     )
 
     assert decode(encode(note)) == note
@@ -182,11 +135,8 @@ def test_note_round_trip() -> None:
 
 def test_note_fits() -> None:
     """An error in the metadata is cut, because Kafka refuses commits with too long a text."""
-    text = encode(
-        OffsetMetadata(
-            "T" * 22, error="é\n" * 5_000, map=Map(1, tuple("m" * 50 + str(index) for index in range(40)))
-        )
-    )
+    members = Map(1, tuple("m" * 50 + str(index) for index in range(40)))
+    text = encode(OffsetMetadata("T" * 22, error="é\n" * 5_000, map=members))
 
     assert len(text.encode()) <= BYTES_MAX
     assert decode(text) is not None

@@ -1,5 +1,6 @@
 """The translation of a source record into a target record."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
@@ -34,24 +35,21 @@ def test_as_it_is() -> None:
 
 
 def test_accepted_record() -> None:
-    """An accepted record gets its input key back, and loses the headers that the lane wrote."""
-    headers: tuple[Header, ...] = (
-        ("_RF_SOURCE", b"orders/0/1"), ("_RF_KEY", b"input key"), ("a", b"1"), ("_RF_TX_PART", b"1/2"), ("_RF_SEQ", b"7"),
-    )  # fmt: skip
-    found = Translator().translate(Record(b"group", headers=headers))
+    """An accepted record gets its input key back, a null one too, and loses the headers that the lane wrote."""
+    ours: tuple[Header, ...] = (
+        ("_RF_SOURCE", b"orders/0/1"),
+        ("a", b"1"),
+        ("_RF_TX_PART", b"1/2"),
+        ("_RF_SEQ", b"7"),
+    )
+    found = [
+        Translator().translate(Record(b"group", headers=(*ours, *key)))
+        for key in ([("_RF_KEY", b"input key")], [("_RF_KEY", None)], [])
+    ]
 
-    assert found is not None
-    assert (found.key, list(found.headers)) == (b"input key", [("a", b"1")])
-
-
-def test_accepted_record_without_a_key() -> None:
-    """A null key that the group replaced is null again; without the header the key was the group."""
-    found = Translator().translate(Record(b"group", headers=(("_RF_SOURCE", b"o/0/1"), ("_RF_KEY", None))))
-    kept = Translator().translate(Record(b"group", headers=(("_RF_SOURCE", b"o/0/1"),)))
-
-    assert found is not None
-    assert kept is not None
-    assert (found.key, kept.key) == (None, b"group")
+    assert [item and (item.key, list(item.headers)) for item in found] == [
+        (key, [("a", b"1")]) for key in (b"input key", None, b"group")
+    ]
 
 
 def test_envelope_of_an_input() -> None:
@@ -68,29 +66,14 @@ def test_hops_that_a_lane_or_a_bridge_wrote(wrote: str) -> None:
     assert _headers(Translator(), (wrote, b"x"), ("_RF_HOPS", b"berlin")) == [("_RF_HOPS", b"berlin")]
 
 
+def _connection(max_hops: int = 1, members: Sequence[str] = ()) -> Translator:
+    return Translator(this="paris", member="rome", max_hops=max_hops, members=members)
+
+
 def test_hops_of_a_client() -> None:
-    """A client's own hop trace is removed, because only lanes and bridges may write one."""
+    """A client's own hop trace is removed, because only lanes and bridges may write one; it does not stop the message."""
     assert _headers(Translator(), ("_RF_HOPS", b"berlin"), ("a", b"1")) == [("a", b"1")]
-
-
-def _connection(max_hops: int = 1) -> Translator:
-    return Translator(this="paris", member="rome", max_hops=max_hops)
-
-
-def test_connection_says_where_it_was() -> None:
-    """The trace gets the forwarding member added."""
-    assert _headers(_connection(), ("_RF_SOURCE", b"x")) == [("_RF_HOPS", b"paris")]
-    assert _headers(_connection(2), ("_RF_SOURCE", b"x"), ("_RF_HOPS", b"berlin")) == [
-        ("_RF_HOPS", b"berlin,paris")
-    ]
-
-
-def test_connection_counts_hops() -> None:
-    """A message that has passed as many members as it may is not forwarded."""
-    record = Record(headers=(("_RF_SOURCE", b"x"), ("_RF_HOPS", b"berlin")))
-
-    assert _connection(1).translate(record) is None
-    assert _connection(2).translate(record) is not None
+    assert _headers(_connection(), ("_RF_HOPS", b"rome,berlin")) == [("_RF_HOPS", b"paris")]
 
 
 def test_no_echo() -> None:
@@ -100,36 +83,29 @@ def test_no_echo() -> None:
     assert _connection(9).translate(record) is None
 
 
-def test_a_forged_hop_keeps_nothing_back() -> None:
-    """A client's own list does not stop its message."""
-    found = _headers(_connection(), ("_RF_HOPS", b"rome,berlin"))
-
-    assert found == [("_RF_HOPS", b"paris")]
+ALL = ["berlin", "oslo", "rome"]
 
 
-def test_connection_says_whom_it_reaches() -> None:
-    """A message that may go further names the other members served from here, so nobody else brings it there.
+@pytest.mark.parametrize(
+    ("max_hops", "members", "before", "after"),
+    [
+        (1, [], None, b"paris"),
+        (2, [], b"berlin", b"berlin,paris"),
+        (1, [], b"berlin", None),  # as many members as it may pass
+        (1, [], b"*rome", b"*rome,paris"),  # topics, passed over other bridges, are no members
+        (2, ALL, b"berlin", b"berlin,paris,+oslo"),  # so nobody else brings it there
+        (2, ALL, b"berlin,+rome,+oslo", None),
+        (1, ALL, None, b"paris"),  # it goes no further
+    ],
+)
+def test_trace_of_a_connection(
+    max_hops: int, members: list[str], before: bytes | None, after: bytes | None
+) -> None:
+    """The trace gets the forwarding member, and those that it serves if the message may go further."""
+    trace = [] if before is None else [("_RF_HOPS", before)]
+    found = _connection(max_hops, members).translate(Record(headers=(("_RF_SOURCE", b"x"), *trace)))
 
-    Members that it has passed are not named again.
-    """
-    to_rome = Translator(this="paris", member="rome", max_hops=2, members=["berlin", "oslo", "rome"])
-
-    assert _headers(to_rome, ("_RF_SOURCE", b"x"), ("_RF_HOPS", b"berlin")) == [
-        ("_RF_HOPS", b"berlin,paris,+oslo")
-    ]
-    reached = Record(headers=(("_RF_SOURCE", b"x"), ("_RF_HOPS", b"berlin,+rome,+oslo")))
-    assert to_rome.translate(reached) is None
-    once = Translator(this="paris", member="rome", max_hops=1, members=["berlin", "oslo", "rome"])
-    assert _headers(once, ("_RF_SOURCE", b"x")) == [("_RF_HOPS", b"paris")]
-
-
-def test_topics_are_no_members() -> None:
-    """Topics passed over other bridges stay in the trace, and do not count as members."""
-    record = Record(headers=(("_RF_SOURCE", b"x"), ("_RF_HOPS", b"*rome")))
-    found = _connection(1).translate(record)
-
-    assert found is not None
-    assert list(found.headers) == [("_RF_HOPS", b"*rome,paris")]
+    assert (found and list(found.headers)) == (None if after is None else [("_RF_HOPS", after)])
 
 
 def test_filter() -> None:

@@ -57,17 +57,6 @@ def test_no_more_than_the_limit() -> None:
     assert window.wanted() == {1: 0}
 
 
-def test_one_at_a_time() -> None:
-    """A window of one cycle begins the next only after its acknowledgement."""
-    window = _window(cycles_max=1)
-    assert (window.take, window.full) == (10, False)
-    cycle = _begin(window, 110)
-    assert window.full
-    cycle.pending = 0
-    window.settle()
-    assert not window.full
-
-
 def test_failure() -> None:
     """A failure reads all unconfirmed messages again, and counts them."""
     window = _window()

@@ -27,27 +27,22 @@ def _read(*headers: tuple[str, bytes | None]) -> BridgeHeaders:
     return read(Given(headers))
 
 
-def test_all_of_it() -> None:
-    """The headers give the hop, the confirmed offset, the treatment of IDs, and the trace that stays."""
+def test_read() -> None:
+    """The headers give the hop, the confirmed offset, the treatment of IDs, and the trace that stays; of repeated ones the last.
+
+    A hop header alone confirms nothing, checks IDs, and leaves no trace.
+    """
+    hop = ("_RF_BRIDGE_DUPL_ID", VALUE)
+    trace = ("_RF_HOPS", b"berlin,paris")
     crossing = _read(
-        ("a", b"1"), ("_RF_BRIDGE_CONFIRMED", b"40"), ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_HOPS", b"berlin,paris"),
-        ("_RF_BRIDGE_DUPL_ID", VALUE),
+        ("a", b"1"), ("_RF_BRIDGE_DUPL_ID", None), ("_RF_BRIDGE_CONFIRMED", b"40"), ("_RF_BRIDGE_IDS", b"ignore"), trace, hop
     )  # fmt: skip
 
-    assert crossing == BridgeHeaders(HOP, b"\x00" + VALUE, 40, True, (("_RF_HOPS", b"berlin,paris"),))
+    assert crossing == BridgeHeaders(HOP, b"\x00" + VALUE, 40, True, (trace,))
+    assert _read(hop) == BridgeHeaders(HOP, b"\x00" + VALUE, 0, False, ())
 
 
-def test_the_least() -> None:
-    """A hop header alone confirms nothing, checks IDs, and leaves no trace."""
-    assert _read(("_RF_BRIDGE_DUPL_ID", VALUE)) == BridgeHeaders(HOP, b"\x00" + VALUE, 0, False, ())
-
-
-def test_of_repeated_headers_the_last() -> None:
-    """The last of repeated headers counts, as in Kafka."""
-    assert _read(("_RF_BRIDGE_DUPL_ID", None), ("_RF_BRIDGE_DUPL_ID", VALUE)).hop == HOP
-
-
-def test_way() -> None:
+def test_route() -> None:
     """The route of a forwarded record is the partition in its source, whichever lane it came to."""
     crossing = _read(("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", b"41"))
 
@@ -96,9 +91,6 @@ def test_long_headers_are_not_remembered() -> None:
         tracemalloc.stop()
 
     assert kept < 1_000_000
-    longest = Source("b" * 200, "A" * 22, 2**31 - 1)
-    last = 2**63 - 2
-    read_back = _read(
-        ("_RF_BRIDGE_DUPL_ID", encode(Hop(longest, last))), ("_RF_BRIDGE_CONFIRMED", b"%d" % last)
-    )
-    assert (read_back.hop, read_back.confirmed) == (Hop(longest, last), last)
+    longest, last = Hop(Source("b" * 200, "A" * 22, 2**31 - 1), 2**63 - 2), b"%d" % (2**63 - 2)
+    read_back = _read(("_RF_BRIDGE_DUPL_ID", encode(longest)), ("_RF_BRIDGE_CONFIRMED", last))
+    assert (read_back.hop, read_back.confirmed) == (longest, 2**63 - 2)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agents.decision.originals import Originals
 from agents.decision.verdicts import check_with_values, note_values
-from ringfence_kafka.protocol.stored_ids import display_id, encode_id, variant_of
+from ringfence_kafka.protocol.stored_ids import encode_id
 from ringfence_kafka.protocol.value_digest import slot_digest
 from tables.codec import Origin, Slot
 from tables.ring import Checked, Ring, Verdict
@@ -80,19 +80,6 @@ def test_each_value_is_accepted_once() -> None:
     assert first.originals == [None, None, 0, 1]
     assert first.conflicts_accepted == 1
     assert lane.judge((b"1", b"b"), (b"1", b"c"), (b"1", b"a")).verdicts == [DUPLICATE, ACCEPTED, DUPLICATE]
-
-
-def test_first_value_leaves_the_ring_before_the_second() -> None:
-    """A second value is still known when the slot of the first one was overwritten."""
-    lane = Lane(2, by_value=True)
-    lane.judge((b"1", b"a"), (b"1", b"b"), (b"2", b"x"))
-
-    assert lane.judge((b"1", b"b")).verdicts == [DUPLICATE]
-    assert lane.judge((b"1", b"a")).verdicts == [ACCEPTED]
-
-
-def test_second_value_shows_as_its_id() -> None:
-    assert display_id(variant_of(encode_id(b"order-1"), slot_digest(b"b"))) == "order-1"
 
 
 @pytest.mark.parametrize("capacity", [0, 1, 3, 100])

@@ -9,7 +9,6 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
 from agents.batch.batch import DueRecords, FetchedBatch
-from agents.decision import envelope_parts
 from agents.decision.decide import Outcome, Path
 from agents.decision.partitioner import Partitioner
 from agents.output.build import Emitter
@@ -146,30 +145,22 @@ def test_ids_of_other_addresses_are_apart() -> None:
 # -- homes ----------------------------------------------------------------------------------------------------------
 
 
-def test_home_by_the_key_alone() -> None:
-    """The key alone decides the home of an envelope, whatever groups its parts have.
+@pytest.mark.parametrize("group_header", ["", "region"])
+def test_home_by_the_key_alone(group_header: str) -> None:
+    """The key alone decides the home of an envelope, whatever its own group or its parts have: its producer chose it.
 
     An envelope with another home is forwarded unread.
     """
-    broken = Given(1, AWAY, [("_RF_TX", b"json/9")], b"not even JSON")
-    outcome = Lane().decide(envelope(0, part(key=AWAY.decode()), key=AT_HOME), broken)
+    records = [
+        envelope(0, part(key=AWAY.decode()), region=AWAY),
+        envelope(1, part(), key=AWAY, region=AT_HOME),
+        Given(2, AWAY, [("_RF_TX", b"json/9")], b"not even JSON"),
+    ]
+    outcome = Lane(group_header=group_header).decide(*records)
 
     assert offsets(outcome.here) == [0]
-    assert homes(outcome) == [(2, 1)]
+    assert homes(outcome) == [(2, 1), (2, 2)]
     assert outcome.quarantined == []
-
-
-@pytest.mark.parametrize("group_header", ["", "region"])
-def test_key_decides_under_a_group_header(group_header: str) -> None:
-    """The key decides the home of an envelope even if the address groups by a header, because its producer chose it."""
-    address = validate({"addresses": [{"name": "transfers", "group_header": group_header}]}).addresses[0]
-    path = Path(address, HERE, LANES, FORWARD)
-    records = [envelope(0, part(), key=AT_HOME, region=AWAY), envelope(1, part(), key=AWAY, region=AT_HOME)]
-    batch = FetchedBatch("transfers", HERE, 0, 2, records, 0)
-    outcome = path.decide([DueRecords(batch, records)], cast("LaneTable", Table()), {})
-
-    assert offsets(outcome.here) == [0]
-    assert offsets(outcome.forwarded) == [1]
 
 
 # -- what goes out --------------------------------------------------------------------------------------------------
@@ -239,21 +230,6 @@ def test_observed_whole() -> None:
     }
 
 
-def test_original_in_the_same_batch() -> None:
-    """A duplicate names its original in the same batch, even if that has several IDs."""
-    lane = Lane()
-    out = emitted(
-        lane,
-        lane.decide(
-            envelope(4, part(ID="a"), part(ID="b")), envelope(5, part(ID="c")), envelope(6, part(ID="c"))
-        ),
-    )
-
-    assert [item.headers["_RF_ORIGINAL"] for item in out if item.topic == "transfers.duplicates"] == [
-        b"transfers/1/5"
-    ]
-
-
 def test_forged_headers_of_plain_messages() -> None:
     """A plain message that claims to be a part is not believed."""
     lane = Lane()
@@ -305,42 +281,30 @@ def test_refused_whole(record: Given, reason: str) -> None:
     assert (out[1].key, out[1].value) == (record.key, record.value)
 
 
-def test_part_too_large_for_its_topic() -> None:
-    """An envelope with too large a part is refused whole, with the part named, and its IDs stay free."""
-    lane = Lane()
-    record = envelope(0, part(ID="a"), part("payments", value="x" * BYTES_MAX), ID=b"b")
-    with pytest.raises(TooLargeError) as refused:
-        emitted(lane, lane.decide(record))
-
-    assert refused.value.reasons[HERE, 0].startswith("part 2/2: ")
-    assert "payments.accepted takes max.message.bytes = 10000" in refused.value.reasons[HERE, 0]
-
-    outcome = lane.decide(
-        record, refused={offset: reason for (_, offset), reason in refused.value.reasons.items()}
-    )
-
-    assert (outcome.checked.new_ids, len(outcome.quarantined)) == ([], 1)
-
-
 @pytest.mark.parametrize("value", ["x" * BYTES_MAX, "x" * (BYTES_MAX - 60)])
-def test_known_and_too_large(value: str) -> None:
-    """A refused envelope is quarantined before its IDs are judged: a known ID does not make it a duplicate."""
+def test_part_too_large_for_its_topic(value: str) -> None:
+    """An envelope with too large a part is refused whole, with the part named, before its IDs are judged.
+
+    None of them takes a slot, and a known one does not make it a duplicate.
+    """
     lane = Lane()
-    first, record = envelope(0, part(), ID=b"a"), envelope(1, part(), part("payments", value=value), ID=b"a")
+    records = [
+        envelope(0, part(), ID=b"a"),
+        envelope(1, part(ID="b"), part("payments", value=value), ID=b"a"),
+    ]
     with pytest.raises(TooLargeError) as refused:
-        emitted(lane, lane.decide(first, record))
+        emitted(lane, lane.decide(*records))
+    ((place, reason),) = refused.value.reasons.items()
 
-    assert list(refused.value.reasons) == [(HERE, 1)]
-    assert refused.value.reasons[HERE, 1].startswith("part 2/2: ")
+    assert place == (HERE, 1)
+    assert reason.startswith("part 2/2: ")
+    assert reason.endswith("payments.accepted takes max.message.bytes = 10000")
 
-    outcome = lane.decide(
-        first, record, refused={offset: reason for (_, offset), reason in refused.value.reasons.items()}
-    )
+    outcome = lane.decide(*records, refused={1: reason})
     emitted(lane, outcome)
 
     assert offsets(outcome.quarantined) == [1]
-    fits = lane.decide(first, envelope(1, part(), part("payments", value="x" * (BYTES_MAX // 2)), ID=b"a"))
-    assert [item.topic for item in emitted(lane, fits)] == ["transfers.accepted", "transfers.duplicates"]
+    assert outcome.checked.new_ids == [encode_id(b"a")]
 
 
 def test_reason_fits_its_header() -> None:
@@ -382,16 +346,6 @@ def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert rest.ends[0] == 6
     assert offsets(rest.here) == [3, 5]
-
-
-def test_one_larger_than_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An envelope larger than the limit goes alone, because an envelope is never cut."""
-    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 5)
-    lane = Lane()
-    outcome = lane.decide(envelope(1, *[part()] * 9), envelope(2, part()))
-
-    assert (outcome.ends[0], offsets(outcome.here)) == (2, [1])
-    assert envelope_parts.PARTS_MAX > 5
 
 
 def test_a_transaction_without_any_id() -> None:

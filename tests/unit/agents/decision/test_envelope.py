@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.decision.envelope import PARTS_MAX, MalformedEnvelopeError, Part, decode
+from agents.decision.envelope import PARTS_MAX, MalformedEnvelopeError, decode
 
 FORM = b"json/1"
 
@@ -13,39 +13,6 @@ FORM = b"json/1"
 def parts(*those: Any) -> bytes:
     """Return an envelope of these."""
     return json.dumps({"parts": those}).encode()
-
-
-def test_all_spellings() -> None:
-    """A part may have text, base64, null or no value, and an address of its own or the envelope's."""
-    value = parts(
-        {
-            "address": "payments",
-            "key": "acct-2",
-            "value": '{"amount": 10}',
-            "headers": [{"name": "type", "value": "credit"}],
-        },
-        {"key": "acct-1", "value_base64": "AAE="},
-        {"key_base64": "/w==", "value": "", "headers": [{"name": "", "value_base64": ""}, {"name": "n"}]},
-        {
-            "address": None,
-            "key": None,
-            "key_base64": None,
-            "value": None,
-            "value_base64": None,
-            "headers": None,
-        },
-        {},
-        {"key": None, "key_base64": "aw==", "value": "\u00fc\U0001f600", "headers": []},
-    )
-
-    assert decode(FORM, value) == [
-        Part("payments", b"acct-2", b'{"amount": 10}', (("type", b"credit"),)),
-        Part(None, b"acct-1", b"\x00\x01", ()),
-        Part(None, b"\xff", b"", (("", b""), ("n", None))),
-        Part(None, None, None, ()),
-        Part(None, None, None, ()),
-        Part(None, b"k", "\u00fc\U0001f600".encode(), ()),
-    ]
 
 
 def test_most() -> None:

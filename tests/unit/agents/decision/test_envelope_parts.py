@@ -7,17 +7,7 @@ from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import Units
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.stored_ids import digest_id, encode_id, foreign_id, of_address
-from tests.unit.agents.decision.test_decide import Given
-from tests.unit.agents.decision.test_decide_envelopes import AT_HOME, SETTINGS, Lane, emitted, envelope, part
-
-
-def test_own_id_beside_those_of_parts() -> None:
-    """The envelope's own ID comes first, whatever IDs the parts have."""
-    unit = Units(SETTINGS.addresses[0], ()).open(
-        envelope(0, part(ID="a"), part(), part(ID="b")), encode_id(b"own")
-    )
-
-    assert unit.ids == [encode_id(b"own"), encode_id(b"a"), encode_id(b"b")]
+from tests.unit.agents.decision.test_decide_envelopes import SETTINGS, Lane, envelope, part
 
 
 @pytest.mark.parametrize("own_id", [None, encode_id(b"own")])
@@ -48,23 +38,6 @@ def test_bare_parts_are_read_as_all_others(
     assert quick == opened()
 
 
-def test_addresses_that_are_not_listed() -> None:
-    """A part may not go to an existing address that is not listed, except the envelope's own."""
-    address = SETTINGS.addresses[0]
-    units = Units(address, SETTINGS.transaction_targets(address))
-
-    assert units.open(envelope(0, part("transfers"), part("notes"), part()), None).addresses == [
-        "transfers",
-        "notes",
-        "transfers",
-    ]
-    with pytest.raises(
-        MalformedEnvelopeError,
-        match="part 2/2: address 'ledgers' is not in transaction_addresses of transfers",
-    ):
-        units.open(envelope(0, part(), part("ledgers")), None)
-
-
 def test_long_id_in_a_part() -> None:
     """A long ID in a part is kept as its digest, for its own address and for another.
 
@@ -81,30 +54,6 @@ def test_long_id_in_a_part() -> None:
     assert own == digest_id(long.encode())
     assert foreign == foreign_id("payments", own)
     assert of_address(foreign) == ("payments", own)
-
-
-def test_longest_name_of_an_address() -> None:
-    """The length of the longest address name fits into its byte."""
-    name = "a" * 200
-
-    assert of_address(foreign_id(name, encode_id(b""))) == (name, encode_id(b""))
-
-
-@pytest.mark.parametrize("value", [None, b"", b"{}"])
-def test_forwarded_and_malformed(value: bytes | None) -> None:
-    """A malformed envelope that was forwarded goes to quarantine as published, and its ID stays free."""
-    lane = Lane()
-    ours = [("_RF_SOURCE", b"transfers/3/8"), ("_RF_TIMESTAMP", (77).to_bytes(8, "big"))]
-    record = Given(5, AT_HOME, [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"x"), *ours], value)
-    outcome = lane.decide(record, topic="ringfence-transfers-forward")
-    (out,) = emitted(lane, outcome)
-
-    assert (out.topic, out.value, out.headers["_RF_SOURCE"]) == (
-        "transfers.quarantine",
-        value,
-        b"transfers/3/8",
-    )
-    assert outcome.checked.new_ids == []
 
 
 def test_old_timestamps_of_parts() -> None:

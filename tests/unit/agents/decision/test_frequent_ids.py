@@ -12,7 +12,7 @@ from agents.batch.batch import DueRecords, FetchedBatch
 from agents.batch.native_records import parse
 from agents.decision import frequent_ids
 from agents.decision.decide import Outcome
-from agents.decision.frequent_ids import COUNTERS, HALF_HOUR_S, SAMPLES_MAX, FrequentId, FrequentIds, meaning
+from agents.decision.frequent_ids import COUNTERS, HALF_HOUR_S, FrequentId, FrequentIds, meaning
 from agents.decision.item import Item
 from agents.lane.outcome_counts import OutcomeCounts
 from ringfence_kafka.config.load import validate
@@ -78,25 +78,6 @@ def test_among_many(share: float, clock: Clock) -> None:
     assert (most.id, most.duplicates) == (CONSTANT, sent.total())
     assert share - 0.05 < most.share < share + 0.02
     assert all(len(window.counts) <= COUNTERS for window in found._windows)
-
-
-def test_few_are_looked_at(clock: Clock) -> None:
-    """A batch costs no more than a fixed number of its duplicates, and each place has its turn."""
-    found = FrequentIds("orders-0")
-    verdicts, seen = bytes([Verdict.DUPLICATE]) * 5_000, Counter[int]()
-    for _ in range(2_000):
-        places: list[int] = []
-
-        def id_at(place: int, places: list[int] = places) -> bytes:
-            places.append(place)
-            return CONSTANT
-
-        found.add(verdicts, 5_000, id_at)  # type: ignore[arg-type]
-        assert len(set(places)) == len(places) == SAMPLES_MAX
-        seen.update(places)
-
-    assert len(seen) == 5_000
-    assert max(seen.values()) < 30
 
 
 def test_an_hour_later(clock: Clock) -> None:

@@ -1,6 +1,5 @@
 """A lane of several partitions judges them one after the other, against one ring."""
 
-import json
 from typing import Any, cast
 
 import pytest
@@ -16,6 +15,8 @@ from tables.codec import Origin
 from tables.ring import Verdict
 from tables.table import LaneTable
 from tests.unit.agents.decision.test_decide import ACCEPTED, DUPLICATE, UNCHECKED, Given, Table
+from tests.unit.agents.decision.test_decide_envelopes import envelope as make_envelope
+from tests.unit.agents.decision.test_decide_envelopes import part
 
 PARTITIONS = 6
 FORWARD = "ringfence-orders-forward"
@@ -26,17 +27,9 @@ def record(offset: int, group: bytes | None, data: bytes | None, *more: tuple[st
     return Given(offset, group, [*own, *more])
 
 
-def envelope(offset: int, own: bytes | None, *parts: bytes | None) -> Given:
-    listed = [
-        {
-            "value": "v",
-            "key": "g",
-            "headers": [{"name": "_AMQ_DUPL_ID", "value": part.decode()}] if part else [],
-        }
-        for part in parts
-    ]
-    headers = [("_RF_TX", b"json/1"), *([("_AMQ_DUPL_ID", own)] if own else [])]
-    return Given(offset, b"g", headers, json.dumps({"parts": listed}).encode())
+def envelope(offset: int, own: str | None, *ids: str | None) -> Given:
+    parts = [part(key="g", **({} if id_ is None else {"ID": id_})) for id_ in ids]
+    return make_envelope(offset, *parts, key=b"g", **({} if own is None else {"ID": own.encode()}))
 
 
 class Lane:
@@ -86,19 +79,6 @@ def test_an_id_is_known_in_all_partitions() -> None:
     assert lane.decide(p5=[record(9, b"q", b"2")]).checked.verdicts == [DUPLICATE]
 
 
-def test_home_is_a_lane() -> None:
-    """Each of two lanes is the home of about half of the groups, whatever partition they came in."""
-    groups = [b"%d" % number for number in range(200)]
-    outcome = Lane(2).decide(
-        p0=[record(number, group, None) for number, group in enumerate(groups[:100])],
-        p2=[record(number, group, None) for number, group in enumerate(groups[100:])],
-    )
-
-    assert 60 < len(outcome.here) < 140
-    assert {item.home for item in outcome.forwarded} == {1}
-    assert len(outcome.here) + len(outcome.forwarded) == 200
-
-
 def test_sequences_count_accepted_ids() -> None:
     """A message without an ID has none, and a forged one is replaced."""
     lane = Lane(1)
@@ -119,32 +99,26 @@ def test_sequences_count_accepted_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "parts", "sequences"),
+    ("own", "ids", "sequences"),
     [
-        (b"e", [b"1", None, b"2"], [b"2", b"1", b"3"]),
-        (None, [b"1", None, b"2"], [b"1", None, b"2"]),
-        (b"e", [None, None], [b"1", b"1"]),
-        (b"1", [b"1", b"2"], [b"1", b"2"]),
-        (None, [None], [None]),
+        ("e", ["1", None, "2"], [b"2", b"1", b"3"]),
+        (None, ["1", None, "2"], [b"1", None, b"2"]),
+        ("e", [None, None], [b"1", b"1"]),
+        ("1", ["1", "2"], [b"1", b"2"]),
     ],
 )
-def test_sequences_of_parts(
-    own: bytes | None, parts: list[bytes | None], sequences: list[bytes | None]
-) -> None:
-    """A part has the number of its own ID, or else of the envelope's.
-
-    The first message has number 0.
-    """
+def test_sequences_of_parts(own: str | None, ids: list[str | None], sequences: list[bytes | None]) -> None:
+    """A part has the number of its own ID, or else of the envelope's. The first message has number 0."""
     lane = Lane(1)
-    outcome = lane.decide(p0=[record(0, b"a", b"x")], p1=[envelope(0, own, *parts)])
+    outcome = lane.decide(p0=[record(0, b"a", b"x")], p1=[envelope(0, own, *ids)])
     headers = lane.emitted(outcome, "orders.accepted")
 
     assert [item.get("_RF_SEQ") for item in headers if "_RF_TX_PART" in item] == sequences
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
-def test_no_sequence_without_detection_or_lanes(lanes: int) -> None:
-    lane = Lane(lanes, capacity=0 if lanes else 100)
+@pytest.mark.parametrize(("lanes", "capacity"), [(0, 100), (1, 0)])
+def test_no_sequence_without_detection_or_lanes(lanes: int, capacity: int) -> None:
+    lane = Lane(lanes, capacity=capacity)
     headers = lane.emitted(lane.decide(p0=[record(0, b"2", b"1")]), "orders.accepted")
 
     assert all("_RF_SEQ" not in item for item in headers)
@@ -154,8 +128,8 @@ def test_cut_before_an_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records behind a cut wait for the next transaction, in its partition and in later ones."""
     monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 3)
     outcome = Lane(1).decide(
-        p0=[envelope(0, None, b"1", b"2")],
-        p1=[record(4, b"a", b"3"), envelope(7, None, b"4", b"5"), record(8, b"a", b"6")],
+        p0=[envelope(0, None, "1", "2")],
+        p1=[record(4, b"a", b"3"), envelope(7, None, "4", "5"), record(8, b"a", b"6")],
         p2=[record(9, b"a", b"7")],
         p3=[],
     )

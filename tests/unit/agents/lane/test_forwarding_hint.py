@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from agents.lane import forwarding_hint
-from agents.lane.forwarding_hint import AGAIN_AFTER_S, RECORDS_MIN, ForwardingHint
+from agents.lane.forwarding_hint import AGAIN_AFTER_S, ForwardingHint
 from ringfence_kafka.config.load import validate
 
 
@@ -56,24 +56,6 @@ def test_names_share_and_remedy(
     assert said.startswith("lane orders-3: 75 % of the records are forwarded to their home: " + remedy)
     assert said.endswith("records without a key, or with a key other than the group, are always forwarded")
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-
-
-@pytest.mark.parametrize(("forwarded", "says"), [(0, False), (100, False), (101, True), (1_000, True)])
-def test_above_the_share(forwarded: int, says: bool, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """A share above a tenth is reported, and up to a tenth is not."""
-    _hint().note("orders-3", forwarded, 1_000 - forwarded)
-
-    assert len(_said(caplog)) == says
-
-
-def test_few_records_say_nothing(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """The forwarded share is judged only over enough records; batches add up until then."""
-    watched = _hint()
-    watched.note("orders-3", RECORDS_MIN - 1, 0)
-    assert _said(caplog) == []
-
-    watched.note("orders-3", 0, 1)
-    assert len(_said(caplog)) == 1
 
 
 def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:

@@ -138,30 +138,6 @@ async def test_who_was_stuck_waits_elsewhere() -> None:
     assert entered == [True, False, True, True]
 
 
-async def test_who_is_done_in_time_is_one_of_all_again() -> None:
-    """A slow opening that later ends in time counts as a usual one again."""
-    places = OpeningLimiter(1, 1, SHORT_S)
-    slow = Opening(places, "slow")
-    await slow.begun()
-    places._held_max_s = LONG_S
-    other = Opening(places, "other")
-    await other.begun()
-    await asyncio.gather(slow.end(), other.end())
-    async with places.place("slow"):
-        pass
-    first = Opening(places, "first")
-    await first.begun()
-    slow = Opening(places, "slow")
-    await _turns()
-    waits = not slow.inside.is_set()
-    await first.end()
-    await slow.begun()
-    await slow.end()
-
-    assert waits
-    assert places._slow == set()
-
-
 async def test_no_timer_is_left() -> None:
     """An opening that ended in time does not give its place back a second time."""
     places = OpeningLimiter(1, 1, SHORT_S)

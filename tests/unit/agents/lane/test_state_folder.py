@@ -98,14 +98,6 @@ def test_who_is_given_lanes(unusable: set[str], expected: dict[str, int]) -> Non
     assert {member: len(items.get("orders", ())) for member, items in dealt.items()} == expected
 
 
-def test_a_worker_with_other_topics_is_not_left_out() -> None:
-    """A worker keeps the lanes of an address that only it reads."""
-    joined = {"a": ("http://a", ("orders", "bills"), ()), "b": ("http://b", ("orders",), ())}
-    dealt = deal(joined, [LaneTopics("orders"), LaneTopics("bills")], {"orders": 1, "bills": 1}, {"a"})
-
-    assert dealt["a"]["bills"] == [0]
-
-
 def test_a_store_in_memory_leaves_the_folder_alone(tmp_path: Path) -> None:
     """A store in memory leaves the folder's content for a later opening."""
     store = Store(tmp_path / "lane", in_memory=True)

@@ -72,8 +72,7 @@ def test_linked(exporter: Any) -> None:
 def test_bounded(exporter: Any) -> None:
     """The span of a batch of thousands has as many links as it can hold."""
     with batch_span(
-        "orders-0",
-        _due(0, [Given(index, (("traceparent", _parent(index + 1)),)) for index in range(5_000)]),
+        "orders-0", _due(0, [Given(index, (("traceparent", _parent(index + 1)),)) for index in range(5_000)])
     ):
         pass
     (span,) = exporter.get_finished_spans()

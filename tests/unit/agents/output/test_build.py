@@ -1,7 +1,6 @@
 import json
 import random
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -73,7 +72,6 @@ def _read(batches: Sequence[Outgoing]) -> list[Written]:
 def _emitter(
     accepted: int = 4,
     *,
-    partitions: dict[str, int] | None = None,
     bytes_max: dict[str, int] | None = None,
     aged_ms: dict[str, float] | None = None,
     **keys: Any,
@@ -84,7 +82,7 @@ def _emitter(
     """
     address = validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
     topics = (address.accepted_topic, address.duplicates_topic, address.quarantine_topic, FORWARD)
-    counts = dict.fromkeys(topics, 4) | {address.accepted_topic: accepted} | (partitions or {})
+    counts = dict.fromkeys(topics, 4) | {address.accepted_topic: accepted}
     outputs = Outputs(counts, dict.fromkeys(topics, 2**20) | (bytes_max or {}), aged_ms or {})
     return Emitter(address, FORWARD, outputs)
 
@@ -117,12 +115,9 @@ def _refuse(outcome: Outcome, record: Given, reason: str) -> None:
 
 
 def _emit(
-    emitter: Emitter,
-    records: Sequence[Given],
-    verdicts: Sequence[Verdict] | None = None,
-    new_builder: Callable[[], Any] | None = None,
+    emitter: Emitter, records: Sequence[Given], new_builder: Callable[[], Any] | None = None
 ) -> list[Outgoing]:
-    return emitter.emit(_outcome(records, verdicts), new_builder or _builders())
+    return emitter.emit(_outcome(records), new_builder or _builders())
 
 
 def _only(batches: Sequence[Outgoing], topic: str) -> list[Outgoing]:
@@ -149,26 +144,21 @@ def test_unchanged() -> None:
     assert written == expected
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [(b"", b""), (b"k", None), (None, b"v"), (None, None), (b"k", b"")]
-)
-def test_null_and_empty(key: bytes | None, value: bytes | None) -> None:
-    """Null stays null and empty stays empty, in key and value; a message without headers gets the source only."""
-    (written,) = _read(_emit(_emitter(4), [Given(0, key, value)]))
+def test_null_empty_and_timeless() -> None:
+    """Null stays null and empty stays empty, in key and value; timestamps may go backwards, be below zero, or be missing, which is -1."""
+    records = [
+        Given(0, b"", b"", timestamp=-1),
+        Given(1, b"k", None, timestamp=7),
+        Given(2, None, b"v", timestamp=-5),
+        Given(3, None, None, timestamp=0),
+        Given(4, b"k", b"", timestamp=-1),
+        Given(5, timestamp=2**41),
+    ]
 
-    assert (written.key, written.value) == (key, value)
-    assert written.headers == [("_RF_SOURCE", b"orders/3/0")]
-
-
-@pytest.mark.parametrize(
-    "timestamps",
-    [(0, 0), (5, 3, 9, 1), (1_700_000_000_000, 1, 2**41), (-1, -1, 7, -1, -5, -1, 9), (-5, -1, 3)],
-)
-def test_timestamps(timestamps: tuple[int, ...]) -> None:
-    """Timestamps stay, also when they go backwards, are zero or below, or are not there, which is -1."""
-    records = [Given(offset, timestamp=timestamp) for offset, timestamp in enumerate(timestamps)]
-
-    assert tuple(item.timestamp for item in _read(_emit(_emitter(1), records))) == timestamps
+    assert _read(_emit(_emitter(1), records)) == [
+        Written(item.key, item.value, [("_RF_SOURCE", b"orders/3/%d" % item.offset)], item.timestamp)
+        for item in records
+    ]
 
 
 HOUR_MS = 3_600_000
@@ -207,68 +197,42 @@ def test_aged_by_partition_and_batch() -> None:
     assert sorted((item.partition, item.aged) for item in written) == [(0, False), (0, True), (1, True)]
 
 
-def test_only_duplicates_are_left_out() -> None:
-    """Accepted and unchecked messages pass in order; duplicates do not."""
-    records = [Given(index) for index in range(5)]
-
-    written = _read(_emit(_emitter(1), records, [ACCEPTED, DUPLICATE, UNCHECKED, DUPLICATE, ACCEPTED]))
-
-    assert [item.headers[-1][1] for item in written] == [b"orders/3/0", b"orders/3/2", b"orders/3/4"]
-
-
-@pytest.mark.parametrize("count", [0, 3])
-def test_nothing_to_write(count: int) -> None:
+def test_nothing_to_write() -> None:
     """An outcome without accepted messages yields no batch, because the broker would refuse an empty one."""
-    assert _emit(_emitter(4), [Given(index) for index in range(count)], [DUPLICATE] * count) == []
+    for count in (0, 3):
+        outcome = _outcome([Given(index) for index in range(count)], [DUPLICATE] * count)
+        assert _emitter(4).emit(outcome, _builders()) == []
 
 
 def test_a_verdict_a_record() -> None:
     """A mismatch of verdicts and records is a programmer error, and never cuts the batch short."""
     with pytest.raises(ValueError, match="zip"):
-        _emit(_emitter(4), [Given(0), Given(1)], [ACCEPTED])
+        _emitter(4).emit(_outcome([Given(0), Given(1)], [ACCEPTED]), _builders())
 
 
-def test_partitions_and_order() -> None:
-    """A group's records go to its home in the accepted topic, in their order of arrival."""
-    source = random.Random(3)
-    records = [Given(index, key=b"group-%d" % source.randint(0, 30)) for index in range(2_000)]
+@pytest.mark.parametrize("size", [512 * 1024, 2_048])
+def test_partitions_and_order(size: int) -> None:
+    """A group's records go to its home in the accepted topic, in their order of arrival.
 
-    batches = _emit(_emitter(8), records)
-
-    assert {batch.topic for batch in batches} == {"orders.accepted"}
-    assert sorted(batch.partition for batch in batches) == list(range(8))
-    for batch in batches:
-        mine = [record.offset for record in records if _partition(record.key or b"", 8) == batch.partition]
-        sources = [item.headers[-1][1] for item in _read([batch])]
-        assert sources == [b"orders/3/%d" % offset for offset in mine]
-
-
-def test_overflow_goes_on_in_order() -> None:
-    """A full batch is followed by another of its partition; nothing is lost, doubled or out of order."""
+    A full batch is followed by another of its partition. A record larger than a batch goes in one of its own.
+    """
     source = random.Random(4)
     records = [
         Given(index, key=b"%d" % source.randint(0, 9), value=source.randbytes(source.randint(0, 400)))
         for index in range(500)
     ]
-    batches = _emit(_emitter(3), records, new_builder=_builders(2_048))
+    records[250] = Given(250, value=b"x" * 5_000)
+    batches = _emit(_emitter(3), records, new_builder=_builders(size))
 
-    assert len(batches) > 30
-    assert all(batch.builder.size() <= 2_048 for batch in batches)
+    assert {(batch.topic, batch.partition) for batch in batches} == {("orders.accepted", n) for n in range(3)}
+    assert len(batches) == 3 or len(batches) > 30
+    assert all(batch.builder.size() <= size or batch.builder.record_count() == 1 for batch in batches)
     for partition in range(3):
         written = _read([batch for batch in batches if batch.partition == partition])
         mine = [record for record in records if _partition(record.key or b"", 3) == partition]
-        assert [item.headers[-1][1] for item in written] == [b"orders/3/%d" % given.offset for given in mine]
-        assert [(item.key, item.value) for item in written] == [(given.key, given.value) for given in mine]
-
-
-def test_large_record_goes_alone() -> None:
-    """A record larger than a batch goes in one of its own, between its neighbours."""
-    records = [Given(0), Given(1, value=b"x" * 5_000), Given(2)]
-
-    batches = _emit(_emitter(1), records, new_builder=_builders(1_000))
-
-    assert [batch.builder.record_count() for batch in batches] == [1, 1, 1]
-    assert [batch.value for batch in _read(batches)] == [b"value", b"x" * 5_000, b"value"]
+        assert [(item.key, item.value, item.headers[-1][1]) for item in written] == [
+            (given.key, given.value, b"orders/3/%d" % given.offset) for given in mine
+        ]
 
 
 def test_null_keys_spread_by_batch() -> None:
@@ -282,22 +246,6 @@ def test_null_keys_spread_by_batch() -> None:
 
     assert chosen[3:] == chosen[:4]
     assert sorted(chosen[:3]) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
-def test_partitioner(partitioner: str) -> None:
-    """Groups are placed in the accepted topic as the address's own producers would place them."""
-    emitter = _emitter(8, partitioner=partitioner)
-    keys = [b"group-%d" % index for index in range(50)]
-
-    batches = _emit(emitter, [Given(number, key=key) for number, key in enumerate(keys)])
-
-    found = {written.key: batch.partition for batch in batches for written in _read([batch])}
-    hashes: dict[str, Callable[[bytes], int]] = {
-        "murmur2": lambda key: _partition(key, 8),
-        "crc32": zlib.crc32,
-    }
-    assert found == {key: hashes[partitioner](key) % 8 for key in keys}
 
 
 # -- the group is not the key ----------------------------------------------------------------------------------------
@@ -316,16 +264,23 @@ def test_key_that_is_not_the_group(key: bytes | None) -> None:
     assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/7"), ("_RF_KEY", key)]
 
 
-@pytest.mark.parametrize("key", [b"group", None])
-def test_forged_key_header(key: bytes | None) -> None:
-    """A key header that a producer wrote gives way: none stands where the key is the group, and only the true one else."""
-    headers: Headers = [("_RF_KEY", b"forged"), ("a", b"1"), ("_RF_KEY", None)]
-    outcome = _outcome([Given(7, key=key, headers=headers)], groups=[b"group"])
+@pytest.mark.parametrize(
+    ("verdict", "key", "forged", "ours"),
+    [
+        (ACCEPTED, b"group", "_RF_KEY", []),
+        (ACCEPTED, None, "_RF_KEY", [("_RF_KEY", None)]),
+        (DUPLICATE, b"group", "_RF_ORIGINAL", [("_RF_ORIGINAL", None)]),
+        (Verdict.CONFLICT, b"group", "_RF_ORIGINAL", [("_RF_ORIGINAL", None), ("_RF_VERDICT", b"CONFLICT")]),
+    ],
+)
+def test_forged_headers(verdict: Verdict, key: bytes | None, forged: str, ours: Headers) -> None:
+    """Headers of ours that a producer or the address before this one in a chain wrote give way to the true ones."""
+    headers = [(name, b"x") for name in (forged, "_RF_SOURCE", "_RF_VERDICT", forged)]
+    outcome = _outcome([Given(7, key=key, headers=[*headers, ("a", b"1")])], [verdict], [b"group"])
 
-    (written,) = _read(_emitter().emit(outcome, _builders()))
+    (written,) = _read(_emitter(duplicates="divert").emit(outcome, _builders()))
 
-    true = [] if key == b"group" else [("_RF_KEY", None)]
-    assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/7"), *true]
+    assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/7"), *ours]
 
 
 # -- observed duplicates ---------------------------------------------------------------------------------------------
@@ -355,17 +310,6 @@ def test_observed(duplicates: str) -> None:
     assert (written[1].key, written[1].value, written[1].timestamp) == (b"group", None, 5)
 
 
-def test_enforced_without_a_verdict() -> None:
-    """An address that enforces takes a former verdict off, so a chain behind an address that observes shows none."""
-    outcome = _outcome(
-        [Given(4, headers=[("_RF_VERDICT", b"DUPLICATE orders/0/1")]), Given(5)], [ACCEPTED, DUPLICATE]
-    )
-
-    (written,) = _read(_emitter().emit(outcome, _builders()))
-
-    assert written.headers == [("_RF_SOURCE", b"orders/3/4")]
-
-
 # -- diverted duplicates ---------------------------------------------------------------------------------------------
 
 
@@ -386,28 +330,6 @@ def test_diverted() -> None:
     expected = [*headers, ("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", b"orders/0/77")]
     assert _read([diverted]) == [Written(b"k", None, expected, 5)]
     assert [batch.headers[0][1] for batch in _read(_only(batches, "orders.accepted"))] == [b"orders/3/5"]
-
-
-def test_diverted_replaces_forged_headers() -> None:
-    """Source and original that a producer wrote give way to the true ones; an original that is not known is null."""
-    headers: Headers = [("_RF_ORIGINAL", b"x"), ("_RF_SOURCE", b"y"), ("a", b"1"), ("_RF_ORIGINAL", b"z")]
-    outcome = _outcome([Given(4, headers=headers)], [DUPLICATE])
-
-    (written,) = _read(_emitter(duplicates="divert").emit(outcome, _builders()))
-
-    assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", None)]
-
-
-@pytest.mark.parametrize(
-    ("verdict", "expected"), [(DUPLICATE, []), (Verdict.CONFLICT, [("_RF_VERDICT", b"CONFLICT")])]
-)
-def test_diverted_has_its_own_verdict(verdict: Verdict, expected: Headers) -> None:
-    """A verdict of the address before this one in a chain, or of a producer, does not make a duplicate a conflict."""
-    outcome = _outcome([Given(4, headers=[("_RF_VERDICT", b"CONFLICT")])], [verdict])
-
-    (written,) = _read(_emitter(duplicates="divert").emit(outcome, _builders()))
-
-    assert written.headers == [("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", None), *expected]
 
 
 # -- forwarded records -----------------------------------------------------------------------------------------------
@@ -461,22 +383,6 @@ def test_too_large(topic: str) -> None:
         assert rest == f"bytes, {topic} takes max.message.bytes = 2000"
 
 
-def test_all_that_is_too_large_is_named_at_once() -> None:
-    """Records too large for different topics are named together, so that one new decision is enough."""
-    large = b"x" * 3_000
-    outcome = _outcome(
-        [Given(0, value=large), Given(1), Given(2, value=large)], [ACCEPTED, ACCEPTED, DUPLICATE]
-    )
-    for record in (Given(3, value=large), Given(4)):
-        _forward(outcome, 1, record)
-    limits = dict.fromkeys(("orders.accepted", "orders.duplicates", FORWARD), 2_000)
-
-    with pytest.raises(TooLargeError) as raised:
-        _emitter(bytes_max=limits, duplicates="divert").emit(outcome, _builders(2_000))
-
-    assert sorted(raised.value.reasons) == [(3, 0), (3, 2), (3, 3)]
-
-
 def test_just_fits() -> None:
     """A record whose batch is exactly as large as the topic takes is written; with one byte more it is not."""
     (batch,) = _emit(_emitter(), [Given(0, value=b"x" * 3_000)])
@@ -493,13 +399,10 @@ def test_just_fits() -> None:
 OURS: Headers = [("_RF_SOURCE", b"orders/3/8"), ("_RF_REASON", b"too large")]
 
 
-def _quarantine(record: Given, bytes_max: int = 2**20, partitions: int = 4) -> list[Outgoing]:
+def _quarantine(record: Given, bytes_max: int = 2**20) -> list[Outgoing]:
     outcome = _outcome([])
     _refuse(outcome, record, "too large")
-    emitter = _emitter(
-        bytes_max={"orders.quarantine": bytes_max}, partitions={"orders.quarantine": partitions}
-    )
-    return emitter.emit(outcome, _builders(1_000))
+    return _emitter(bytes_max={"orders.quarantine": bytes_max}).emit(outcome, _builders(1_000))
 
 
 def _digest(value: bytes) -> bytes:
@@ -518,28 +421,24 @@ def test_quarantine_whole() -> None:
     assert _read([batch]) == [Written(b"k", b"x" * 3_000, [("a", None), ("a", b"1"), *OURS], 9)]
 
 
-def test_quarantine_without_value() -> None:
-    """A value too large for the quarantine topic is replaced by its size and digest; key and headers stay."""
-    value = bytes(range(256)) * 16
-
-    (written,) = _read(
-        _quarantine(Given(8, key=b"k", value=value, headers=[("a", b"1")], timestamp=9), 2_000)
-    )
-
-    assert written == Written(b"k", _digest(value), [("a", b"1"), *OURS], 9)
+VALUE, LARGE = bytes(range(256)) * 16, b"x" * 4_000
 
 
-@pytest.mark.parametrize("large", ["key", "header"])
-def test_quarantine_bare(large: str) -> None:
-    """A record with too large a key or header leaves only source, reason, size and digest, so nothing vanishes."""
-    filler = b"x" * 4_000
-    record = (
-        Given(8, key=filler, timestamp=9)
-        if large == "key"
-        else Given(8, headers=[("a", filler)], timestamp=9)
-    )
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (Given(8, b"k", VALUE, [("a", b"1")], 9), Written(b"k", _digest(VALUE), [("a", b"1"), *OURS], 9)),
+        (Given(8, LARGE, timestamp=9), Written(None, _digest(b"value"), OURS, 9)),
+        (Given(8, headers=[("a", LARGE)], timestamp=9), Written(None, _digest(b"value"), OURS, 9)),
+    ],
+    ids=["value", "key", "header"],
+)
+def test_quarantine_in_part(record: Given, expected: Written) -> None:
+    """A value too large for the quarantine topic is replaced by its size and digest, so nothing vanishes.
 
-    assert _read(_quarantine(record, 2_000)) == [Written(None, _digest(b"value"), OURS, 9)]
+    With too large a key or header only these, source and reason are left.
+    """
+    assert _read(_quarantine(record, 2_000)) == [expected]
 
 
 def test_quarantine_that_takes_nothing() -> None:
@@ -548,13 +447,6 @@ def test_quarantine_that_takes_nothing() -> None:
         TopicError, match=r"orders\.quarantine .*max\.message\.bytes=100, .* --add-config max"
     ):
         _quarantine(Given(8), 100)
-
-
-def test_quarantine_with_few_partitions() -> None:
-    """The partition follows the source's, within what the quarantine topic has."""
-    (batch,) = _quarantine(Given(8), partitions=2)
-
-    assert batch.partition == 1
 
 
 def test_quarantine_in_few_batches() -> None:
@@ -609,62 +501,39 @@ def _change(count: int, removed: Sequence[bytes] = ()) -> Change:
     )
 
 
+REMOVED = [codec.ring_key(700, index) for index in range(30)]
+
+
+def _state(change: Change) -> list[tuple[bytes | None, bytes | None]]:
+    """Tombstones and meta record of a change."""
+    return [*((key, None) for key in change.removed), (codec.META_KEY, codec.encode_meta(change.meta))]
+
+
 @pytest.mark.parametrize("size", [512 * 1024, 300])
 def test_changelog(size: int, tmp_path: Path) -> None:
-    """A changelog transaction has all slots in order, then the meta record that closes it, in any number of batches."""
-    change = _change(40)
+    """A changelog transaction has tombstones of removed slots, all slots in order, and the meta record that closes it.
+
+    They are in any number of batches, and as old as their writing, however old the messages are.
+    """
+    change = _change(40, REMOVED)
+    before = int(time.time() * 1000)
 
     batches = changelog_batches("changelog", 3, _table(tmp_path), change, _builders(size))
 
     assert {(batch.topic, batch.partition) for batch in batches} == {("changelog", 3)}
     assert (len(batches) > 5) == (size == 300)
-    meta = (codec.META_KEY, codec.encode_meta(change.meta))
+    *tombstones, meta = _state(change)
     written = _read(batches)
-    assert [(item.key, item.value) for item in written] == [*change.slots, meta]
-    assert {tuple(item.headers) for item in written} == {()}
-
-
-def test_changelog_without_new_ids(tmp_path: Path) -> None:
-    """A batch of duplicates alone writes its meta record, because the input offset has moved."""
-    change = _change(0)
-
-    (batch,) = changelog_batches("changelog", 0, _table(tmp_path), change, _builders())
-
-    expected = [(codec.META_KEY, codec.encode_meta(change.meta))]
-    assert [(item.key, item.value) for item in _read([batch])] == expected
-
-
-def test_changelog_with_removed_slots(tmp_path: Path) -> None:
-    """Removed slots of an earlier capacity are tombstones; the meta record closes the transaction all the same."""
-    removed = [codec.ring_key(700, index) for index in range(30)]
-    change = _change(10, removed)
-
-    written = _read(changelog_batches("changelog", 0, _table(tmp_path), change, _builders(300)))
-
-    tombstones = [(data, None) for data in removed]
-    meta = (codec.META_KEY, codec.encode_meta(change.meta))
     assert [(item.key, item.value) for item in written] == [*tombstones, *change.slots, meta]
+    assert {tuple(item.headers) for item in written} == {()}
+    assert all(before <= item.timestamp <= time.time() * 1000 for item in written)
 
 
 def test_changelog_of_a_ring_in_memory(tmp_path: Path) -> None:
     """A ring that is only in memory writes no slots; leftover slots of an earlier one are still removed."""
-    removed = [codec.ring_key(700, 1)]
-    change = _change(10, removed)
+    change = _change(10, REMOVED)
+    table = _table(tmp_path, persistent=False)
 
-    written = _read(
-        changelog_batches("changelog", 0, _table(tmp_path, persistent=False), change, _builders())
-    )
+    written = _read(changelog_batches("changelog", 0, table, change, _builders()))
 
-    meta = (codec.META_KEY, codec.encode_meta(change.meta))
-    assert [(item.key, item.value) for item in written] == [(removed[0], None), meta]
-
-
-def test_changelog_has_the_time_of_writing(tmp_path: Path) -> None:
-    """Changelog records are as old as their writing, however old the messages are."""
-    before = int(time.time() * 1000)
-    change = _change(3, [codec.ring_key(700, 1)])
-
-    written = _read(changelog_batches("changelog", 0, _table(tmp_path), change, _builders()))
-
-    assert len(written) == 5
-    assert all(before <= item.timestamp <= time.time() * 1000 for item in written)
+    assert [(item.key, item.value) for item in written] == _state(change)

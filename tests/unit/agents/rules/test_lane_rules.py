@@ -65,16 +65,6 @@ def test_what_changes_verdicts_is_a_rule(changed: dict[str, Any]) -> None:
     assert "'ringfence rings adopt orders'" in fault
 
 
-def test_a_list_of_forms_is_recorded_as_json_returns_it() -> None:
-    """A lane's record of several forms equals the file's, in the same order."""
-    own = rules_of(_address(duplicate_id_from=["header:a", "header:b"], duplicate_id_missing="quarantine"))
-    turned = rules_of(_address(duplicate_id_from=["header:b", "header:a"]))
-
-    assert json.loads(json.dumps(own)) == own
-    assert rules_of(_address(duplicate_id_from=["key"])) == rules_of(_address(duplicate_id_from="key"))
-    assert 'duplicate_id_from = ["header:a", "header:b"] in' in str(rules_fault("orders", own, turned))
-
-
 def test_what_changes_no_verdict_is_none() -> None:
     """Sizes, ages and other topics are not rules, and neither is a key that another one makes ineffective."""
     own = rules_of(_address(duplicate_id_from="key"))

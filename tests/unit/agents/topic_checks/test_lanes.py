@@ -4,11 +4,10 @@ import pytest
 
 from agents.topic_checks.changelog import meta_faults
 from agents.topic_checks.lanes import is_marked, lanes_before, live, mark
-from agents.topic_checks.topics import count_faults, next_count, topic_faults
+from agents.topic_checks.topics import count_faults, topic_faults
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables.codec import Meta
 
 APP = "rf"
@@ -95,27 +94,6 @@ def test_growth_of_the_input(lanes: int, before: int, now: int, grow: int | None
     for fault in faults:
         assert (f"topics grow orders --partitions {grow}'" in fault) is bool(grow)
         assert f"elete it and create it again with {before} partitions" in fault
-
-
-@pytest.mark.parametrize(("before", "now", "lanes"), [(4, 5, 4), (4, 7, 2), (3, 4, 3), (12, 25, 6)])
-def test_counts_that_work(before: int, now: int, lanes: int) -> None:
-    """The named count keeps all homes, and no smaller one does."""
-    found = next_count(now, before, lanes)
-    former = LaneLayout(before, lanes)
-
-    assert LaneLayout(found, lanes).keeps_homes(former)
-    assert not any(LaneLayout(count, lanes).keeps_homes(former) for count in range(now, found))
-
-
-def test_accepted_topic_keeps_its_partitions() -> None:
-    """The accepted topic keeps its partitions whatever ``lanes`` is.
-
-    Otherwise groups would move while consumers read them.
-    """
-    counts = {"orders": 8, "orders.accepted": 8}
-    (fault,) = count_faults(_address(1), counts, [_meta(1, orders=4, orders_accepted=4)])
-
-    assert fault.startswith("orders.accepted has 8 partitions, it had 4 when its lanes began")
 
 
 @pytest.mark.parametrize(("recorded", "lanes"), [(0, 1), (4, 1), (1, 4), (2, 0)])

@@ -70,11 +70,6 @@ def test_growth_that_did_not_come_to_its_end() -> None:
     assert "Or delete it and create it again with 8 partitions" in fault
 
 
-def test_changelog_that_grew_alone() -> None:
-    """Partitions without a lane do no harm, so the advice is not to create the input again."""
-    assert topic_faults(APP, _address(), _topics(changelog=6)) == []
-
-
 @pytest.mark.parametrize(
     ("counts", "topics"),
     [

@@ -10,7 +10,6 @@ from agents.batch.batch import FetchedBatch
 from agents.lane.lane import Lane
 from agents.lane.open import Opening
 from agents.worker.lane_factory import KEPT_S, TableCache
-from agents.worker.lane_map import listed
 from agents.worker.lanes import Lanes
 from ringfence_kafka.config.load import validate
 from tables.change import Restored, TableOptions
@@ -132,12 +131,3 @@ async def test_memory_of_a_batch(
 
     assert freed == [0, 0, 1 if somebody_has_it else -1]
     assert bool(others) == somebody_has_it
-
-
-def test_a_thousand_lanes_are_no_line() -> None:
-    """A log line lists at most 64 lanes, and the number of the others."""
-    names = [f"orders-{index}" for index in range(1_000)]
-
-    assert listed([]) == "none"
-    assert listed(names[:64]) == ", ".join(names[:64])
-    assert listed(names).endswith(", orders-63 and 936 more")
