@@ -7,81 +7,60 @@ from typing import Any
 import pytest
 
 from agents.bridge.plan import plans
-from agents.bridge.window import Window
 from ringfence_kafka.config.load import load, validate
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.protocol import hop
-from tables.codec import Route
-from tables.hops import Arrival, HopMemory
 
 PARIS = {"bootstrap_servers": "paris:9092"}
 
 
 def _bridge(**keys: Any) -> dict[str, Any]:
-    own = {
-        "name": "to-paris",
-        "source_topic": "orders.accepted",
-        "target_address": "orders",
-        "target": PARIS,
-        **keys,
-    }
-    return {"bridges": [own]}
+    own = {"name": "to-paris", "source_topic": "orders.accepted", "target_address": "orders", "target": PARIS}
+    return {"bridges": [own | keys]}
 
 
 def _connection(**keys: Any) -> dict[str, Any]:
-    own = {
-        "name": "eu",
-        "this": "berlin",
-        "addresses": ["orders-*"],
-        "members": [{"name": "berlin"}, {"name": "paris", **PARIS}],
-        **keys,
-    }
-    return {"addresses": [{"name": "orders-a"}, {"name": "orders-b"}], "cluster_connections": [own]}
+    members = [{"name": "berlin"}, {"name": "paris", **PARIS}]
+    own = {"name": "eu", "this": "berlin", "addresses": ["orders-*"], "members": members}
+    return {"addresses": [{"name": "orders-a"}, {"name": "orders-b"}], "cluster_connections": [own | keys]}
 
 
 def _fault(data: dict[str, Any]) -> str:
+    """Return the error for these settings, which is one line."""
     with pytest.raises(ConfigurationError) as caught:
         validate(data)
+    assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def test_target_by_patterns() -> None:
     """A pattern among the addresses sets defaults for addresses of other clusters too; the more specific one counts."""
-    data = _bridge() | {
-        "addresses": [
-            {"name": "orders-*", "partitioner": "crc32", "group_header": "Y"},
-            {"name": "orders-a*", "group_header": "Z"},
-        ],
-        "address_defaults": {"group_header": "X"},
-    }
-    settings = validate(data).model_copy()
+    patterns = [
+        {"name": "orders-*", "partitioner": "crc32", "group_header": "Y"},
+        {"name": "orders-a*", "group_header": "Z"},
+    ]
+    settings = validate(_bridge() | {"addresses": patterns, "address_defaults": {"group_header": "X"}})
 
-    found = {name: settings.target(name) for name in ("orders-x", "orders-a", "others")}
-    assert {
-        name: (address_settings.name, address_settings.partitioner, address_settings.group_header)
-        for name, address_settings in found.items()
-    } == {
-        "orders-x": ("orders-x", "crc32", "Y"),
-        "orders-a": ("orders-a", "crc32", "Z"),
-        "others": ("others", "murmur2", "X"),
-    }
+    found = [settings.target(name) for name in ("orders-x", "orders-a", "others")]
+
+    assert [(address.name, address.partitioner, address.group_header) for address in found] == [
+        ("orders-x", "crc32", "Y"),
+        ("orders-a", "crc32", "Z"),
+        ("others", "murmur2", "X"),
+    ]
 
 
 @pytest.mark.parametrize(
     "tables",
     [
         _bridge(),
-        _bridge() | {"addresses": [{"name": "ord*", "default_group": "none"}]},
         _connection(addresses=["orders"]) | {"addresses": []},
-        _connection(addresses=["a"], target="orders") | {"addresses": [{"name": "a", "group_header": "X"}]},
     ],
 )
 def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
     """An address elsewhere is checked with the defaults before anything starts."""
-    found = _fault(tables | {"address_defaults": {"default_group": "none"}})
+    expected = "its address 'orders' has default_group = 'none' has no effect without group_header"
 
-    assert "its address 'orders' has default_group = 'none' has no effect without group_header" in found
-    assert "\n" not in found
+    assert expected in _fault(tables | {"address_defaults": {"default_group": "none"}})
 
 
 @pytest.mark.parametrize(
@@ -89,36 +68,28 @@ def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
     [
         ({"name": "status"}, "is a verb: choose another name"),
         ({"name": "a/b"}, "bridges[a/b].name = 'a/b'"),
-        ({"name": "x" * 201}, "has 201 characters: 1 to 200 are possible"),
         ({"filter_values": ["a"]}, "has no effect without filter_header"),
         ({"filter_header": "X"}, "needs filter_values"),
         ({"add_headers": {"_RF_X": "1"}}, "which Ringfence itself writes"),
         ({"add_headers": {"": "1"}}, "a header without a name"),
         ({"target": {}}, "needs bootstrap_servers"),
         ({"target": {"bootstrap_server": "paris:9092"}}, "did you mean 'bootstrap_servers'?"),
-        ({"windows": 3}, "did you mean 'window'?"),
-        ({"window": 0}, "bridges[to-paris].window = 0"),
         ({"user_ids": "ignore", "use_duplicate_detection": False}, "a header of the hop states it"),
         ({"target": None, "source_topic": "orders"}, "would forward orders to itself"),
         ({"target": None}, "of which it is made, forever"),
         ({"name": "orders"}, "would write what is refused to orders.quarantine"),
         ({"target_topic": "to-paris.quarantine"}, "which is used for something else"),
-        ({"start": "newest"}, "must be 'earliest' or 'latest'"),
     ],
 )
 def test_faulty_bridge(keys: dict[str, Any], said: str) -> None:
     """Each problem of a bridge is one line that names it, and the way out."""
-    found = _fault(_bridge(**keys))
-
-    assert said in found
-    assert "\n" not in found
+    assert said in _fault(_bridge(**keys))
 
 
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
         ({"addresses": [{"name": "payments"}]}, "payments.quarantine is the quarantine topic of address 'payments'"),
-        ({"addresses": [{"name": "orders", "quarantine_topic": "payments_quarantine"}]}, "payments_quarantine is the quarantine"),
         ({"addresses": [{"name": "payments.quarantine"}]}, "is the input topic of address 'payments.quarantine'"),
         (_connection(addresses=["payments"]), "the quarantine topic of address 'payments'"),
     ],
@@ -131,23 +102,20 @@ def test_quarantine_of_another(tables: dict[str, Any], said: str) -> None:
         "settings: bridges: 'payments' would write what is refused to payments.quarantine, but "
     )
     assert said in found
-    assert "\n" not in found
 
 
 def test_added_header_that_is_an_id() -> None:
-    """An added header that serves as ID is refused, because all messages but one would be lost."""
-    data = _bridge(add_headers={"_AMQ_DUPL_ID": "x"}) | {"addresses": [{"name": "orders"}]}
+    """An added header that serves as ID is refused, because all messages but one would be lost.
 
-    assert "would give all messages one duplicate ID" in _fault(data)
+    A bridge may add a part of an ID, as the source of its events: the other parts tell messages apart.
+    """
     named = {"addresses": [{"name": "orders", "duplicate_id_from": "header:id"}]}
+    in_parts = {"addresses": [{"name": "orders", "duplicate_id_from": ["header:ce_source", "header:ce_id"]}]}
+    default = {"addresses": [{"name": "orders"}]}
+
     assert "would give all messages one duplicate ID" in _fault(_bridge(add_headers={"id": "x"}) | named)
-
-
-def test_added_header_that_is_a_part_of_an_id() -> None:
-    """A bridge may add a part of an ID, as the source of its events: the other parts tell messages apart."""
-    forms = {"addresses": [{"name": "orders", "duplicate_id_from": ["header:ce_source", "header:ce_id"]}]}
-
-    assert validate(_bridge(add_headers={"ce_source": "/berlin"}) | forms).bridges
+    assert "one duplicate ID" in _fault(_bridge(add_headers={"_AMQ_DUPL_ID": "x"}) | default)
+    assert validate(_bridge(add_headers={"ce_source": "/berlin"}) | in_parts).bridges
 
 
 def test_one_cluster_for_two_members() -> None:
@@ -187,33 +155,29 @@ def test_one_cluster_for_two_members() -> None:
             },
             "at most 2000 fit beside an offset",
         ),
-        ({"name": "status"}, "is a verb: choose another name"),
         ({"addresses": ["or ders"]}, "addresses: 'or ders' cannot be an address: use letters"),
-        ({"addresses": [""]}, "addresses: '' cannot be an address: use letters"),
-        ({"addresses": ["."]}, "addresses: '.' cannot be an address"),
-        ({"addresses": ["y" * 201]}, "it has 201 characters"),
         ({"target": "x/{address}"}, "target = 'x/{address}': 'x/orders-a' cannot be an address: use letters"),
-        ({"addresses": ["y" * 150], "target": "{address}.{address}"}, "it has 301 characters"),
         ({"target": "{adress}"}, "only {address} is replaced"),
         ({"name": "x" * 60, "addresses": ["y" * 140]}, "200 are possible"),
-        ({"load_balancing": "some"}, "must be 'all' or 'strict'"),
     ],
 )
 def test_faulty_connection(keys: dict[str, Any], said: str) -> None:
     """Each problem of a connection is one line that names it, and the way out."""
-    found = _fault(_connection(**keys))
-
-    assert said in found
-    assert "\n" not in found
+    assert said in _fault(_connection(**keys))
 
 
 def test_connection_names() -> None:
-    """Patterns stand for the addresses that are configured, a plain name for itself."""
+    """Patterns stand for the addresses that are configured, a plain name for itself.
+
+    A strict connection includes this member, which may own groups too.
+    """
     (connection,) = validate(_connection(addresses=["orders-*", "returns"])).cluster_connections
+    (strict,) = validate(_connection(load_balancing="strict")).cluster_connections
 
     assert connection.names(["orders-a", "orders-b", "others"]) == ["orders-a", "orders-b", "returns"]
-    assert connection.targets == ["paris"]
+    assert (connection.targets, strict.targets) == (["paris"], ["berlin", "paris"])
     assert connection.target_address("orders-a") == "orders-a"
+    assert strict.target_address("orders-a") == "orders-a.shared"
     assert connection.bridge_name("paris", "orders-a") == "eu.berlin.paris.orders-a"
 
 
@@ -221,20 +185,12 @@ def test_connection_names() -> None:
     ("keys", "configured", "names"),
     [
         (
-            {"load_balancing": "strict"},
-            ["orders-a", "orders-a.shared", "orders-a.shared.shared"],
-            ["orders-a"],
-        ),
-        ({"load_balancing": "strict"}, ["orders-a.shared"], ["orders-a.shared"]),
-        (
             {"load_balancing": "strict", "addresses": ["b", "*"]},
-            ["a", "a.shared", "b.shared", "c"],
+            ["a", "a.shared", "a.shared.shared", "b.shared", "c"],
             ["b", "a", "c"],
         ),
         ({"load_balancing": "strict", "addresses": ["*", "a.shared"]}, ["a", "a.shared"], ["a", "a.shared"]),
-        ({"target": "all"}, ["orders-a", "orders-b", "orders-all"], ["orders-a", "orders-b", "orders-all"]),
         ({"target": "all", "addresses": ["*"]}, ["a", "all"], ["a"]),
-        ({"addresses": ["*"]}, ["a", "b"], ["a", "b"]),
     ],
 )
 def test_patterns_leave_out_targets(keys: dict[str, Any], configured: list[str], names: list[str]) -> None:
@@ -242,21 +198,6 @@ def test_patterns_leave_out_targets(keys: dict[str, Any], configured: list[str],
     (connection,) = validate(_connection(**keys)).cluster_connections
 
     assert connection.names(configured) == names
-
-
-def test_strict_includes_this() -> None:
-    """A strict connection includes this member, which may own groups too."""
-    (connection,) = validate(_connection(load_balancing="strict")).cluster_connections
-
-    assert connection.targets == ["berlin", "paris"]
-    assert connection.target_address("orders-a") == "orders-a.shared"
-
-
-def test_duplicate_names() -> None:
-    """Two bridges of one name would share a group, and each other's hops."""
-    data = {"bridges": [*_bridge()["bridges"], *_bridge(source_topic="other")["bridges"]]}
-
-    assert "'to-paris' is listed 2 times" in _fault(data)
 
 
 def test_passwords_may_have_our_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,23 +223,12 @@ def test_passwords_may_have_our_prefix(tmp_path: Path, monkeypatch: pytest.Monke
     assert settings.cluster_connections[0].members[0].kafka() is None
 
 
-def test_tables_cannot_come_from_the_environment(tmp_path: Path) -> None:
-    """A table that exists several times cannot come from the environment, because a variable cannot name one."""
-    file = tmp_path / "ringfence.toml"
-    file.write_text("")
-
-    with pytest.raises(ConfigurationError, match="names no setting"):
-        load(file, {"RINGFENCE_BRIDGES__NAME": "x"})
-
-
 @pytest.mark.parametrize(
     ("tables", "window"),
     [
         ({"addresses": [{"name": "orders", "id_cache_size": 2_000}]}, 2_000),
-        ({"addresses": [{"name": "orders"}]}, 5_000),
         ({"addresses": [{"name": "orders", "id_cache_size": 0}]}, 5_000),
         ({"addresses": [{"name": "other"}, {"name": "ord*", "id_cache_size": 300}]}, 300),
-        ({"addresses": [], "address_defaults": {"id_cache_size": 30}}, 30),
         ({"addresses": []}, 5_000),
     ],
 )
@@ -326,8 +256,6 @@ def test_window_without_hops() -> None:
     [
         _bridge(window=2_001) | {"addresses": [{"name": "orders", "id_cache_size": 2_000}]},
         _bridge(window=2_001) | {"addresses": [{"name": "ord*", "id_cache_size": 2_000}]},
-        _bridge(window=2_001) | {"address_defaults": {"id_cache_size": 2_000}},
-        _connection(window=2_001, addresses=["orders"]) | {"addresses": [{"name": "orders", "id_cache_size": 2_000}]},
         _connection(window=2_001, addresses=["a"], target="orders")
         | {"addresses": [{"name": "a"}, {"name": "orders", "id_cache_size": 2_000}]},
     ],
@@ -341,21 +269,3 @@ def test_window_beyond_the_target(made: dict[str, Any]) -> None:
 
     assert "window = 2001 is more than id_cache_size = 2000 of its target address 'orders'" in found
     assert "set window = 2000 or less, or raise id_cache_size" in found
-    assert "\n" not in found
-
-
-def test_window_under_way_is_told_apart() -> None:
-    """All messages that a connection has in flight are known when its successor sends them again."""
-    (plan,) = plans(
-        validate(_connection(addresses=["a"]) | {"addresses": [{"name": "a", "id_cache_size": 2_000}]})
-    )
-    window = Window(plan.window)
-    window.open(0, "A" * 22, 0)
-    while not window.full and (wanted := window.wanted()):
-        window.begin({number: begin + window.take for number, begin in wanted.items()}).pending = 1
-    way = Route(hop.Source(plan.name, "A" * 22, 0), 0)
-    memory = HopMemory(plan.address.id_cache_size)
-    sent = [Arrival(way, offset, 0) for offset in range(window.places[0].next)]
-    memory.apply(memory.check(sent))
-
-    assert memory.check(sent).known == [True] * 2_000

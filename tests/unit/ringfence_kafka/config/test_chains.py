@@ -25,12 +25,7 @@ def test_the_order_of_a_chain() -> None:
     """An address comes after the one that feeds it, in any order of the file."""
     settings = _chained(("c", "b"), ("x", ""), ("b", "a"), ("a", ""))
 
-    assert [address_settings.name for address_settings in chains.upstream_first(settings.addresses)] == [
-        "a",
-        "b",
-        "c",
-        "x",
-    ]
+    assert [address.name for address in chains.upstream_first(settings.addresses)] == ["a", "b", "c", "x"]
     assert chains.upstream("c", settings.addresses) == ("b", "a")
 
 
@@ -38,7 +33,6 @@ def test_the_order_of_a_chain() -> None:
     ("pairs", "path"),
     [
         ([("a", "a")], "'a' -> 'a'"),
-        ([("a", "b"), ("b", "a")], "'a' -> 'b' -> 'a'"),
         ([("z", "b"), ("a", "c"), ("b", "a"), ("c", "b")], "'b' -> 'c' -> 'a' -> 'b'"),
     ],
 )
@@ -51,23 +45,13 @@ def test_a_cycle_is_refused_with_its_path(pairs: list[tuple[str, str]], path: st
 
 
 @pytest.mark.parametrize(
-    "entries",
-    [
-        [{"name": "a"}, {"name": "b", "input_topic": "a.quarantine"}],
-        [{"name": "a"}, {"name": "b", "input_topic": "a.dlq"}],
-        [
-            {"name": "a"},
-            {"name": "b", "input_topic": "a.accepted"},
-            {"name": "c", "input_topic": "a.accepted"},
-        ],
-        [{"name": "a"}, {"name": "b", "accepted_topic": "a.accepted"}],
-        [{"name": "a"}, {"name": "b", "input_topic": "a_accepted"}],
-    ],
+    "second",
+    [{"input_topic": "a.quarantine"}, {"accepted_topic": "a.accepted"}, {"input_topic": "a_accepted"}],
 )
-def test_other_topics_with_two_roles_are_refused(entries: list[dict[str, str]]) -> None:
+def test_other_topics_with_two_roles_are_refused(second: dict[str, str]) -> None:
     """An accepted topic is the input of one address; no other role is shared."""
     with pytest.raises(ConfigurationError, match="rename one"):
-        validate({"addresses": entries})
+        validate({"addresses": [{"name": "a"}, {"name": "b", **second}]})
 
 
 @pytest.mark.parametrize(
@@ -112,14 +96,9 @@ def test_the_second_reader_is_named() -> None:
 def test_topics_of_a_chain_are_planned_once() -> None:
     """A chained input is created as the accepted topic that it is, with as many partitions as that."""
     settings = _chained(("b", "a"), ("a", ""), address_defaults={"partitions": 3})
-    settings = settings.model_copy(
-        update={
-            "addresses": tuple(
-                address.model_copy(update={"partitions": 7}) if address.name == "b" else address
-                for address in settings.addresses
-            )
-        }
-    )
+    fed, feeder = settings.addresses
+    fed = fed.model_copy(update={"partitions": 7})
+    settings = settings.model_copy(update={"addresses": (fed, feeder)})
     plans = {setting.name: setting for setting in missing(settings, {}, brokers=1)}
 
     assert sorted(plans) == sorted(required(settings))
@@ -166,14 +145,11 @@ def test_a_topic_of_two_addresses_is_checked_for_both() -> None:
     """
     settings = _chained(("a", ""), ("b", "a"))
     topics = {
-        setting: TopicDescription(
-            setting, 4, {"cleanup.policy": "compact" if "changelog" in setting else "delete"}
-        )
-        for setting in required(settings)
+        name: TopicDescription(name, 4, {"cleanup.policy": "compact" if "changelog" in name else "delete"})
+        for name in required(settings)
     }
-    topics["a.accepted"] = TopicDescription(
-        "a.accepted", 4, {"cleanup.policy": "compact", "retention.ms": "60000"}
-    )
+    compacted = {"cleanup.policy": "compact", "retention.ms": "60000"}
+    topics["a.accepted"] = TopicDescription("a.accepted", 4, compacted)
     findings = compare(settings, Described(topics, frozenset()))
 
     assert [len(findings.by_address[name]) for name in ("a", "b")] == [1, 1]

@@ -27,12 +27,6 @@ duplicate_id_headers = [
 [[addresses]]
 name = "orders-*"
 id_cache_size = 8
-lanes = 1
-
-[[addresses]]
-name = "*"
-lanes = 2
-partitioner = "crc32"
 
 [[bridges]]
 name = "one"
@@ -69,19 +63,14 @@ def _values(path: Path, environ: dict[str, str], **options: Any) -> dict[str, Va
     ("key", "value", "origin"),
     [
         ("kafka.bootstrap_servers", "kafka-1:9092", ":3"),
-        ("kafka.security_protocol", "PLAINTEXT", ":2"),
         ("kafka.sasl_mechanism", "", "default"),
         ("address_defaults.id_cache_size", 7, ":6"),
         ("addresses[orders-eu].duplicate_id_headers", ["a", "b"], ":10"),
         ("addresses[orders-eu].id_cache_size", 8, ":18 (orders-*)"),
-        ("addresses[orders-eu].lanes", 1, ":19 (orders-*)"),
-        ("addresses[orders-eu].partitioner", "crc32", ":24 (*)"),
         ("addresses[orders-eu].accepted_topic", "orders-eu.accepted", "from the name"),
-        ("addresses[orders-eu].mode", "enforce", "default"),
-        ("bridges[one].name", "one", ":27"),
         ("bridges[one].window", None, "default"),
-        ("bridges[two].add_headers.from", "here", ":37"),
-        ("bridges[two].target.bootstrap_servers", "paris:9092", ":39"),
+        ("bridges[two].add_headers.from", "here", ":31"),
+        ("bridges[two].target.bootstrap_servers", "paris:9092", ":33"),
         ("app.id", "rf", "RINGFENCE_APP__ID"),
     ],
 )
@@ -92,11 +81,16 @@ def test_origins(file: Path, key: str, value: object, origin: str) -> None:
     assert (found.value, found.origin.removeprefix(str(file))) == (value, origin)
 
 
-def test_defaults_of_addresses(file: Path) -> None:
-    """A variable for [address_defaults] is the origin of what it sets at an address."""
-    found = _values(file, {"RINGFENCE_ADDRESS_DEFAULTS__PARTITIONS": "3"})["addresses[orders-eu].partitions"]
-
-    assert (found.value, found.origin) == (3, "RINGFENCE_ADDRESS_DEFAULTS__PARTITIONS")
+@pytest.mark.parametrize(
+    ("variable", "text", "key"),
+    [
+        ("RINGFENCE_ADDRESS_DEFAULTS__PARTITIONS", "3", "addresses[orders-eu].partitions"),
+        ("RINGFENCE_KAFKA__PROPERTIES", '{ "retry.backoff.ms" = 5 }', "kafka.properties.retry.backoff.ms"),
+    ],
+)
+def test_variables(file: Path, variable: str, text: str, key: str) -> None:
+    """A variable for defaults or for a table is the origin of all that comes from it."""
+    assert _values(file, {variable: text})[key].origin == variable
 
 
 def test_options_and_java_properties(file: Path, tmp_path: Path) -> None:
@@ -116,12 +110,6 @@ def test_options_and_java_properties(file: Path, tmp_path: Path) -> None:
     assert found["kafka.properties.retry.backoff.ms"].origin == str(java)
     assert found["kafka.properties.fetch.max.wait.x"].origin == "-X"
     assert "geheim" not in str(found)
-
-
-def test_a_variable_for_a_table(file: Path) -> None:
-    found = _values(file, {"RINGFENCE_KAFKA__PROPERTIES": '{ "retry.backoff.ms" = 5 }'})
-
-    assert found["kafka.properties.retry.backoff.ms"].origin == "RINGFENCE_KAFKA__PROPERTIES"
 
 
 def test_secrets_are_hidden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,33 +31,35 @@ def pem(tmp_path: Path) -> str:
 
 
 def _fault(**kafka: Any) -> str:
+    """Return the error for these settings. No error has the password."""
     with pytest.raises(ConfigurationError) as caught:
         validate({"kafka": kafka})
+    assert SECRET not in str(caught.value)
     return str(caught.value).removeprefix("settings: ")
 
 
 # -- what is valid ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_sasl(protocol: str, mechanism: str) -> None:
-    """A login is complete with mechanism, name and variable; over TLS the system's authorities are enough."""
-    kafka = validate({"kafka": SASL | {"security_protocol": protocol, "sasl_mechanism": mechanism}}).kafka
+@pytest.mark.parametrize(
+    ("protocol", "keys"),
+    [
+        ("SASL_PLAINTEXT", SASL | {"sasl_mechanism": "SCRAM-SHA-512"}),
+        ("SASL_SSL", SASL),
+        ("SSL", {}),
+        ("SSL", dict.fromkeys(("ssl_cafile", "ssl_certfile", "ssl_keyfile"), __file__)),
+    ],
+)
+def test_complete(protocol: str, keys: dict[str, str]) -> None:
+    """A login is complete with mechanism, name and variable; over TLS the system's authorities are enough.
 
-    assert kafka.uses_sasl
-    assert kafka.uses_ssl == (protocol == "SASL_SSL")
-    assert kafka.sasl_password() == SECRET
+    A client certificate comes with its key.
+    """
+    kafka = validate({"kafka": keys | {"security_protocol": protocol}}).kafka
 
-
-def test_ssl(pem: str) -> None:
-    """TLS needs no file; a client certificate comes with its key."""
-    alone = validate({"kafka": {"security_protocol": "SSL"}}).kafka
-    full = {"ssl_cafile": pem, "ssl_certfile": pem, "ssl_keyfile": pem}
-    kafka = validate({"kafka": {"security_protocol": "SSL", **full}}).kafka
-
-    assert (alone.uses_ssl, alone.uses_sasl) == (True, False)
-    assert {name: getattr(kafka, name) for name in full} == full
+    assert kafka.uses_sasl == protocol.startswith("SASL")
+    assert kafka.uses_ssl == protocol.endswith("SSL")
+    assert not kafka.uses_sasl or kafka.sasl_password() == SECRET
 
 
 def test_the_password_is_no_part_of_the_settings() -> None:
@@ -83,28 +85,20 @@ def test_incomplete_login(missing: str) -> None:
     assert _fault(**given) == expected
 
 
-@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 @pytest.mark.parametrize("key", ["sasl_mechanism", "sasl_username", "sasl_password_env"])
-def test_login_that_nobody_asks_for(protocol: str, key: str) -> None:
+def test_login_that_nobody_asks_for(key: str) -> None:
     """A login key without SASL is refused, because it would silently do nothing."""
-    expected = (
-        f"kafka: {key} = {SASL[key]!r} has no effect with security_protocol = {protocol!r}: "
-        "remove it, or set the protocol"
-    )
+    expected = f"kafka: {key} = {SASL[key]!r} has no effect with security_protocol = 'SSL': remove it, or set the protocol"
 
-    assert _fault(security_protocol=protocol, **{key: SASL[key]}) == expected
+    assert _fault(security_protocol="SSL", **{key: SASL[key]}) == expected
 
 
 @pytest.mark.parametrize("key", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
 def test_certificates_without_tls(key: str, pem: str) -> None:
     """A certificate without TLS is refused, because it would only pretend to protect."""
-    plain = SASL | {"security_protocol": "SASL_PLAINTEXT"}
-    expected = (
-        f"kafka: {key} = {pem!r} has no effect with security_protocol = 'SASL_PLAINTEXT': "
-        "remove it, or set the protocol"
-    )
+    expected = f"kafka: {key} = {pem!r} has no effect with security_protocol = 'SASL_PLAINTEXT': "
 
-    assert _fault(**plain, **{key: pem}) == expected
+    assert _fault(**SASL | {"security_protocol": "SASL_PLAINTEXT", key: pem}).startswith(expected)
 
 
 @pytest.mark.parametrize(("key", "other"), [("ssl_certfile", "ssl_keyfile"), ("ssl_keyfile", "ssl_certfile")])
@@ -122,15 +116,6 @@ def test_file_that_is_not_there() -> None:
 
     assert _fault(security_protocol="SSL", ssl_cafile="/nowhere/ca.pem") == expected
     assert _fault(security_protocol="SSL", ssl_cafile="/dev/null") == nothing
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("security_protocol", "ssl"), ("sasl_mechanism", "GSSAPI"), ("sasl_mechanism", "SCRAM")],
-)
-def test_unknown_choice(key: str, value: str) -> None:
-    """An unknown protocol or mechanism is refused with the list of valid ones."""
-    assert _fault(**SASL | {key: value}).startswith(f"kafka.{key} = {value!r}: must be ")
 
 
 # -- secrets ------------------------------------------------------------------------------------------------
@@ -155,16 +140,12 @@ def test_password_in_place_of_the_variable(protocol: str) -> None:
     fault = _fault(**SASL | {"security_protocol": protocol, "sasl_password_env": SECRET})
 
     assert "sasl_password_env = (hidden: may be the password itself)" in fault
-    assert SECRET not in fault
 
 
-@pytest.mark.parametrize("key", ["sasl_password", "sasl_plain_password", "ssl_key_passphrase", "secret"])
+@pytest.mark.parametrize("key", ["sasl_password", "ssl_key_passphrase"])
 def test_password_in_the_file(key: str) -> None:
     """A password in the file is refused, and the error does not repeat it."""
-    fault = _fault(**SASL, **{key: SECRET})
-
-    assert fault.startswith(f"kafka.{key} = '(hidden)': unknown key: ")
-    assert SECRET not in fault
+    assert _fault(**SASL, **{key: SECRET}).startswith(f"kafka.{key} = '(hidden)': unknown key: ")
 
 
 @pytest.mark.parametrize("variable", ["RINGFENCE_PASSWORD__KAFKA", "RINGFENCE_KAFKA__SASL_PASSWORD"])

@@ -39,56 +39,33 @@ def test_shipped_file_says_the_defaults() -> None:
 
 
 def test_topics_of_an_address() -> None:
-    """All topics derive from the names of address and application; a duplicates topic exists only if duplicates are diverted."""
+    """All topics derive from the names of address and application; a duplicates topic exists only if duplicates are diverted.
+
+    The topics of messages may have other names; internal topics follow the address's name in any case.
+    """
     (dropping,) = validate(_orders()).addresses
     (diverting,) = validate(_orders(duplicates="divert")).addresses
+    names = {"input_topic": "a", "accepted_topic": "b", "quarantine_topic": "c", "duplicates_topic": "d"}
+    (renamed,) = validate(_orders(duplicates="divert", **names)).addresses
 
-    expected = {
+    internal = {"changelog": "rf-orders-changelog", "forward topic": "rf-orders-forward"}
+    own = {
         "input topic": "orders",
         "accepted topic": "orders.accepted",
         "quarantine topic": "orders.quarantine",
-        "changelog": "rf-orders-changelog",
-        "forward topic": "rf-orders-forward",
     }
-    assert dropping.topics("rf") == expected
-    assert diverting.topics("rf") == expected | {"duplicates topic": "orders.duplicates"}
-
-
-def test_topics_of_other_names() -> None:
-    """The topics of messages may have other names; internal topics follow the address's name in any case."""
-    names = {
-        "input_topic": "a",
-        "accepted_topic": "b",
-        "quarantine_topic": "c",
-        "duplicates_topic": "d",
-    }
-    (address,) = validate(_orders(duplicates="divert", **names)).addresses
-
-    assert address.topics("rf") == {
-        "input topic": "a",
-        "accepted topic": "b",
-        "quarantine topic": "c",
-        "changelog": "rf-orders-changelog",
-        "forward topic": "rf-orders-forward",
-        "duplicates topic": "d",
-    }
+    assert dropping.topics("rf") == own | internal
+    assert diverting.topics("rf") == own | internal | {"duplicates topic": "orders.duplicates"}
+    assert renamed.topics("rf") == internal | {key.replace("_", " "): topic for key, topic in names.items()}
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("id_max_age", 0.5),
-        ("id_max_age", 86_400),
         ("persist_id_cache", False),
-        ("duplicate_id_from", "key"),
-        ("duplicate_id_from", "header:id"),
-        ("duplicate_id_from", "value:/order/id"),
         ("duplicate_id_from", "value:/"),
-        ("duplicate_id_missing", "quarantine"),
-        ("duplicate_id_from", "value"),
-        ("partitioner", "crc32"),
         ("duplicates", "divert"),
-        ("mode", "observe"),
         ("group_header", "X"),
     ],
 )
@@ -120,11 +97,9 @@ def _sizes(*entries: dict[str, Any], **defaults: Any) -> dict[str, int]:
         ("*", {"orders", "orders-1", "orders-12", "Orders-1"}),
         ("orders-*", {"orders-1", "orders-12"}),
         ("orders-?", {"orders-1"}),
-        ("orders-[12]", {"orders-1"}),
         ("orders-[!2]", {"orders-1"}),
         ("[A-Z]*", {"Orders-1"}),
         ("*-1*", {"orders-1", "orders-12", "Orders-1"}),
-        ("orders-[2]", set()),
     ],
 )
 def test_pattern_matches(pattern: str, matched: set[str]) -> None:
@@ -140,23 +115,15 @@ def test_pattern_matches(pattern: str, matched: set[str]) -> None:
 
 def test_most_specific_pattern_wins_key_by_key() -> None:
     """The entry of the name, then patterns with more literal characters, then the defaults; each key for itself."""
-    settings = validate(
-        {
-            "address_defaults": {
-                "id_cache_size": 1,
-                "partitions": 1,
-                "replication_factor": 1,
-                "id_max_age": 1,
-            },
-            "addresses": [
-                {"name": "orders-eu-1", "id_cache_size": 4},
-                {"name": "orders-eu-*", "id_cache_size": 3, "partitions": 3},
-                {"name": "orders-*", "id_cache_size": 2, "partitions": 2, "replication_factor": 2},
-            ],
-        }
-    )
+    defaults = {"id_cache_size": 1, "partitions": 1, "replication_factor": 1, "id_max_age": 1}
+    entries = [
+        {"name": "orders-eu-1", "id_cache_size": 4},
+        {"name": "orders-eu-*", "id_cache_size": 3, "partitions": 3},
+        {"name": "orders-*", "id_cache_size": 2, "partitions": 2, "replication_factor": 2},
+    ]
 
-    (address,) = settings.addresses
+    (address,) = validate({"address_defaults": defaults, "addresses": entries}).addresses
+
     found = (address.id_cache_size, address.partitions, address.replication_factor, address.id_max_age)
     assert found == (4, 3, 2, 1)
 
@@ -198,12 +165,6 @@ def test_folder_of_the_runs() -> None:
         assert validate({"app": {"data_dir": "/var/rf"}, "reconcile": {"state_dir": own}}).runs_dir == own
 
 
-def test_no_worker_lives_with_the_runs() -> None:
-    """A worker's name must not be that of the folder of the runs."""
-    with pytest.raises(ConfigurationError, match=r"app\.instance = 'reconcile': .*reconciliation run"):
-        validate({"app": {"instance": "reconcile"}})
-
-
 def test_static_members_have_names() -> None:
     """The default name has the host's, which is another one after each restart of a container."""
     with pytest.raises(ConfigurationError, match=r"static_membership = true needs app\.instance"):
@@ -211,22 +172,6 @@ def test_static_members_have_names() -> None:
     assert (
         validate({"app": {"static_membership": True, "instance": "orders-0"}}).app.instance_name == "orders-0"
     )
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("partitions", 1),
-        ("partitions", 100_000),
-        ("replication_factor", 0),
-        ("replication_factor", 32_767),
-        ("id_cache_size", 0),
-        ("id_cache_size", 2**31 - 1),
-    ],
-)
-def test_bounds_are_inclusive(key: str, value: int) -> None:
-    """The least and the greatest allowed number are allowed."""
-    assert getattr(validate(_orders(**{key: value})).addresses[0], key) == value
 
 
 @pytest.mark.parametrize("servers", ["a:1", "a:65535", "a:1,b:2", "a:1, b:2", "[::1]:9092"])
@@ -258,65 +203,27 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
                 "sasl_username, security_protocol, ssl_cafile, ssl_certfile, ssl_key_password_env, ssl_keyfile"
             ),
         ),
-        (
-            "address_defaults.name",
-            "x",
-            (
-                "unknown key: known keys are default_group, duplicate_id_from, "
-                "duplicate_id_headers, duplicate_id_missing, duplicates, group_header, id_cache_size, id_cache_size_max, id_max_age, id_min_age, lanes, mode, "
-                "on_conflict, partitioner, partitions, persist_id_cache, replication_factor"
-            ),
-        ),
         ("consumer", [], "this version does not have that feature: remove the key"),
         # wrong types: a string is no number, true is no number, a number is no string, and a table is a table
         ("id_cache_size", "4", f"must be a whole number, {ID_COUNT}"),
         ("id_cache_size", True, f"must be a whole number, {ID_COUNT}"),
         ("partitions", 2.0, "must be a whole number, 1 to 100,000"),
-        ("app.web_port", "6066", "must be a whole number, 0 to 65,535"),
         ("app.id", 4, "must be text in quotes"),
         ("duplicate_id_headers", "X", "must be a list"),
-        ("addresses", 3, "must be a list"),
         ("kafka", 3, "must be a table"),
-        ("address_defaults", 3, "must be a table"),
         ("id_max_age", True, "must be a number, 0 or more seconds"),
         ("persist_id_cache", 1, "must be true or false"),
-        ("persist_id_cache", "true", "must be true or false"),
-        ("group_header", 3, "must be text in quotes"),
-        ("input_topic", 3, "must be text in quotes"),
         # numbers out of range
-        ("id_cache_size", -1, f"must be {ID_COUNT}"),
         ("id_cache_size", 2**31, f"must be {ID_COUNT}"),
-        ("partitions", 0, "must be 1 to 100,000"),
-        ("app.web_port", 65_536, "must be 0 to 65,535"),
         ("app.session_timeout", 5, "must be 6 to 90 seconds"),
         ("app.resident_ids_max", -1, "must be 0 or more IDs"),
-        ("app.latency_target_ms", 0, "must be 1 to 5,000 milliseconds"),
-        ("app.latency_target_ms", 60_000, "must be 1 to 5,000 milliseconds"),
-        ("app.buffer_bytes_max", 1_000, "must be 16,777,216 or more bytes"),
-        ("reconcile.ring_confidence", 0, "must be more than 0, up to 1"),
         ("reconcile.executor_timeout", 0, "must be more than 0 seconds"),
-        (
-            "reconcile.report_url",
-            "javascript:alert(1)",
-            "write an address that begins with https:// or http://",
-        ),
+        ("reconcile.report_url", "javascript:1", "write an address that begins with https:// or http://"),
         ("reconcile.ring_confidence", 99.9, "must be more than 0, up to 1"),
-        ("reconcile.overrun_max", -0.001, "must be 0 to 1"),
-        ("reconcile.overrun_max", 5, "must be 0 to 1"),
-        ("id_max_age", -1, "must be 0 or more seconds"),
-        ("id_min_age", -1, "must be 0 to 3,155,760,000 seconds"),
-        ("id_min_age", 3_155_760_001, "must be 0 to 3,155,760,000 seconds"),
-        ("id_cache_size_max", 2**31, f"must be {ID_COUNT}"),
-        ("id_max_age", -0.5, "must be 0 or more seconds"),
         ("id_max_age", float("nan"), "must be a finite number, 0 or more seconds"),
-        ("id_max_age", float("inf"), "must be a finite number, 0 or more seconds"),
         # values that a key does not take
         ("duplicate_id_from", "body", FORMS),
-        ("duplicate_id_from", "", FORMS),
-        ("duplicate_id_from", 3, FORMS),
         ("duplicate_id_from", ["key", 3], FORMS),
-        ("duplicate_id_from", "headers:id", FORMS),
-        ("duplicate_id_from", [], "a list has 1 to 8 forms: name those that are unique together"),
         (
             "duplicate_id_from",
             [f"header:{number}" for number in range(9)],
@@ -325,11 +232,6 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
         (
             "duplicate_id_from",
             ["header", "key"],
-            "'header' cannot be in a list: name each header, as in 'header:ce_id'",
-        ),
-        (
-            "duplicate_id_from",
-            ["header"],
             "'header' cannot be in a list: name each header, as in 'header:ce_id'",
         ),
         ("duplicate_id_from", ["key", "header:a", "key"], "'key' occurs twice: remove one of them"),
@@ -349,8 +251,6 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
             "value:/a~2b",
             "'value:/a~2b': in a JSON pointer ~0 stands for ~ and ~1 for /; escape the ~",
         ),
-        ("duplicate_id_missing", "drop", "must be 'unchecked' or 'quarantine'"),
-        ("partitioner", "random", "must be 'murmur2' or 'crc32'"),
         ("duplicates", "keep", "must be 'drop' or 'divert'"),
         ("duplicates", True, "must be 'drop' or 'divert'"),
         (
@@ -359,7 +259,6 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
             "needs at least one header name; to switch detection off set id_cache_size = 0",
         ),
         ("duplicate_id_headers", ["X", ""], "an empty header name can match nothing; remove it"),
-        ("duplicate_id_headers", ["_RF_A"], "'_RF_A' begins with _RF_, which Ringfence itself writes"),
     ],
 )
 def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
@@ -383,9 +282,7 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
             _orders(duplicate_id_headers=["X", 3]),
             "addresses[orders].duplicate_id_headers.1 = 3: must be text in quotes",
         ),
-        ({"addresses": [{"name": 3}]}, "addresses[3].name = 3: must be text in quotes"),
         ({"addresses": ["orders"]}, "addresses[1] = 'orders': must be a table"),
-        ({"address_defaults": 3} | _orders(), "address_defaults = 3: must be a table"),
         (
             _orders(group_header="X", default_group=""),
             "addresses[orders].default_group = '': must not be empty",
@@ -408,12 +305,9 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
                 "equal IDs have equal values there; remove one of the two"
             ),
         ),
-        *(
-            (
-                _orders(duplicates_topic="d", **keys),
-                "addresses[orders]: duplicates_topic = 'd' has no effect with duplicates = 'drop': remove it, or set duplicates or on_conflict to 'divert'",
-            )
-            for keys in ({}, {"duplicates": "drop"})
+        (
+            _orders(duplicates_topic="d"),
+            "addresses[orders]: duplicates_topic = 'd' has no effect with duplicates = 'drop': remove it, or set duplicates or on_conflict to 'divert'",
         ),
         (
             _orders(id_min_age="24h"),
@@ -458,7 +352,7 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
         (
             {
                 "addresses": [
-                    {"name": "orders", "mode": "observe", "transaction_addresses": ["stock"]},
+                    *_orders(mode="observe", transaction_addresses=["stock"])["addresses"],
                     {"name": "stock"},
                 ]
             },
@@ -487,7 +381,7 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
                     "digits, dots, underscores, hyphens, *, ? and closed [sets]"
                 ),
             )
-            for name in ("orders [eu", "[ab", "a b*", "ä*", "a/?", "[]*")
+            for name in ("orders [eu", "a b*", "ä*", "[]*")
         ),
     ],
 )
@@ -497,29 +391,29 @@ def test_a_fault_of_several_keys(data: dict[str, Any], expected: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic"])
-@pytest.mark.parametrize("topic", ["a b", "", "..", "a" * 201, "orders-*"])
-def test_topic_name_that_is_none(key: str, topic: str) -> None:
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        ("a b", "use letters, digits"),
+        ("", "use letters, digits"),
+        ("a" * 201, "has 201 characters: 1 to 200 are possible"),
+    ],
+)
+def test_topic_name_that_is_none(key: str, topic: str, expected: str) -> None:
     """A topic name that Kafka would refuse is an error of the configuration."""
     fault = _fault(_orders(duplicates="divert", **{key: topic}))
 
     assert fault.startswith(f"settings: addresses[orders].{key} = {topic!r}: ")
-    assert (
-        "use letters, digits" if len(topic) < 201 else "has 201 characters: 1 to 200 are possible"
-    ) in fault
+    assert expected in fault
 
 
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
         ("id_cach_size", 3, "3: unknown key: did you mean 'id_cache_size'?"),
-        ("id_cache_size", "3", "'3': must be a whole number, 0 to 2,147,483,647 IDs"),
-        ("duplicates", "keep", "'keep': must be 'drop' or 'divert'"),
         ("duplicate_id_headers", [""], "['']: an empty header name can match nothing; remove it"),
         ("password", "hunter2", "'(hidden)': unknown key: known keys are accepted_topic, default_group, "),
         ("input_topic", "x", "'x': only the entry of one name can have it: move it there"),
-        ("accepted_topic", "x", "'x': only the entry of one name can have it: move it there"),
-        ("duplicates_topic", "x", "'x': only the entry of one name can have it: move it there"),
-        ("quarantine_topic", "x", "'x': only the entry of one name can have it: move it there"),
     ],
 )
 @pytest.mark.parametrize("others", [[], ["orders-1", "orders-2"]], ids=["matching nothing", "matching"])
@@ -536,14 +430,10 @@ def test_fault_in_a_pattern(key: str, value: Any, expected: str, others: list[st
 @pytest.mark.parametrize(
     ("servers", "culprit"),
     [
-        ("127.0.0.1", "127.0.0.1"),
         (":9092", ":9092"),
-        ("a:", "a:"),
-        ("a:b", "a:b"),
         ("a:0", "a:0"),
         ("a:65536", "a:65536"),
         ("a:1,b", "b"),
-        ("a:1,,b:2", ""),
         ("a:1,", ""),
         ("a:²", "a:²"),
     ],
@@ -556,38 +446,27 @@ def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
     )
 
 
-def test_instance_stays_below_data_dir() -> None:
-    """``..`` is refused as an instance name, because state must lie below data_dir."""
-    assert "app.instance = '..': " in _fault({"app": {"instance": ".."}})
+@pytest.mark.parametrize(
+    ("instance", "reason"), [("..", "use letters.*and not only dots"), ("reconcile", ".*reconciliation run")]
+)
+def test_a_worker_has_a_folder_of_its_own(instance: str, reason: str) -> None:
+    """State lies below data_dir, and not in the folder of the runs."""
+    with pytest.raises(ConfigurationError, match=rf"app\.instance = '{re.escape(instance)}': {reason}"):
+        validate({"app": {"instance": instance}})
 
 
 @pytest.mark.parametrize(
     ("addresses", "topic", "first", "second"),
     [
         ("orders orders.accepted", "orders.accepted", "accepted topic@orders", "input topic@orders.accepted"),
-        ("orders.accepted orders", "orders.accepted", "input topic@orders.accepted", "accepted topic@orders"),
-        (
-            "orders rf-orders-changelog",
-            "rf-orders-changelog",
-            "changelog@orders",
-            "input topic@rf-orders-changelog",
-        ),
         ("rf-progress", "rf-progress", "progress of consumer groups", "input topic@rf-progress"),
-        ("rf-journal", "rf-journal", "journal", "input topic@rf-journal"),
         ("orders orders.dlq", "orders.dlq", "dead-letter topic@orders", "input topic@orders.dlq"),
-        ("orders.dlq orders", "orders.dlq", "input topic@orders.dlq", "dead-letter topic@orders"),
         ({"quarantine_topic": "orders"}, "orders", "input topic@orders", "quarantine topic@orders"),
         (
             {"input_topic": "rf-orders-forward"},
             "rf-orders-forward",
             "input topic@orders",
             "forward topic@orders",
-        ),
-        (
-            {"accepted_topic": "rf-orders-changelog"},
-            "rf-orders-changelog",
-            "accepted topic@orders",
-            "changelog@orders",
         ),
         (
             {"duplicates": "divert", "duplicates_topic": "orders.accepted"},
@@ -658,12 +537,6 @@ def test_topics_too_long_for_kafka() -> None:
     assert fault.endswith("Kafka allows 249; choose a shorter name, or a shorter app.id")
 
 
-def test_topic_that_nobody_writes_to() -> None:
-    """A duplicates topic that no address writes to may be an input topic."""
-    unused = [{"name": "orders"}, {"name": "orders.duplicates"}]
-    assert len(validate({"addresses": unused}).addresses) == 2
-
-
 def test_fault_of_the_defaults_is_told_once() -> None:
     """A problem in [address_defaults] is reported there, and not again at each address."""
     fault = _fault(
@@ -680,16 +553,6 @@ def test_fault_of_the_defaults_is_told_once() -> None:
 
 
 # -- the file ---------------------------------------------------------------------------------------------------
-
-
-def test_fault_names_the_file(file: Path) -> None:
-    """An error begins with the name of its file."""
-    file.write_text("[app]\nweb_port = -1\n")
-
-    with pytest.raises(ConfigurationError) as caught:
-        load(file, {})
-
-    assert str(caught.value) == f"{file}: app.web_port = -1: must be 0 to 65,535"
 
 
 @pytest.mark.parametrize(
@@ -722,7 +585,6 @@ def test_no_file_that_can_be_read(file: Path, content: bytes | str | None, expec
     ("variable", "raw", "place", "expected"),
     [
         ("RINGFENCE_KAFKA__BOOTSTRAP_SERVERS", "a:1,b:2", ("kafka", "bootstrap_servers"), "a:1,b:2"),
-        ("RINGFENCE_APP__ID", "other", ("app", "id"), "other"),
         ("RINGFENCE_APP__ID", '"quoted"', ("app", "id"), "quoted"),
         ("RINGFENCE_APP__INSTANCE", "", ("app", "instance"), ""),
         ("RINGFENCE_APP__WEB_PORT", "7000", ("app", "web_port"), 7000),
@@ -734,13 +596,6 @@ def test_no_file_that_can_be_read(file: Path, content: bytes | str | None, expec
             ("A", "B"),
         ),
         ("RINGFENCE_ADDRESS_DEFAULTS__ID_MAX_AGE", "0.5", ("address_defaults", "id_max_age"), 0.5),
-        (
-            "RINGFENCE_ADDRESS_DEFAULTS__PERSIST_ID_CACHE",
-            "false",
-            ("address_defaults", "persist_id_cache"),
-            False,
-        ),
-        ("RINGFENCE_ADDRESS_DEFAULTS__DUPLICATES", "divert", ("address_defaults", "duplicates"), "divert"),
     ],
 )
 def test_environment_sets_a_key(
@@ -755,23 +610,21 @@ def test_environment_sets_a_key(
     assert getattr(getattr(settings, section), key) == expected
 
 
-def test_environment_beats_the_file(file: Path) -> None:
-    """The environment takes precedence over the file, whose other keys stay."""
-    file.write_text('[app]\nid = "file"\nweb_port = 1\n')
+def test_environment_over_the_file(file: Path) -> None:
+    """The environment takes precedence over the file, whose other keys stay.
 
-    app = load(file, {"RINGFENCE_APP__ID": "environment"}).app
-
-    assert (app.id, app.web_port) == ("environment", 1)
-
-
-def test_environment_reaches_addresses(file: Path) -> None:
-    """A default from the environment reaches the addresses, and an entry of the file still overrides it."""
+    A default from the environment reaches the addresses, and an entry of the file still overrides it.
+    """
     file.write_text(
-        ORDERS + '[[addresses]]\nname = "r*"\nid_cache_size = 9\n[[addresses]]\nname = "returns"\n'
+        '[app]\nid = "file"\nweb_port = 1\n'
+        '[[addresses]]\nname = "orders"\n[[addresses]]\nname = "returns"\nid_cache_size = 9\n'
     )
 
-    settings = load(file, {"RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE": "7"})
+    settings = load(
+        file, {"RINGFENCE_APP__ID": "environment", "RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE": "7"}
+    )
 
+    assert (settings.app.id, settings.app.web_port) == ("environment", 1)
     assert [address.id_cache_size for address in settings.addresses] == [7, 9]
 
 
@@ -779,8 +632,6 @@ def test_environment_reaches_addresses(file: Path) -> None:
     "variable",
     [
         "RINGFENCE_KAFKAA__BOOTSTRAP_SERVERS",
-        "RINGFENCE_APP__",
-        "RINGFENCE__APP__ID",
         "RINGFENCE_ADDRESSES__NAME",
     ],
 )
@@ -798,20 +649,32 @@ def test_environment_unknown_section(file: Path, variable: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "expected"),
+    ("content", "environ", "expected"),
     [
-        ("RINGFENCE_APP__WEBPORT", "7000", "app.webport = 7000: unknown key: did you mean 'web_port'?"),
-        ("RINGFENCE_APP__WEB_PORT", "seven", "app.web_port = 'seven': must be a whole number, 0 to 65,535"),
+        ("[app]\nweb_port = -1\n", {}, ": app.web_port = -1: must be 0 to 65,535"),
+        (
+            "",
+            {"RINGFENCE_APP__WEBPORT": "7000"},
+            " with RINGFENCE_APP__WEBPORT: app.webport = 7000: unknown key: did you mean 'web_port'?",
+        ),
+        (
+            "",
+            {"RINGFENCE_APP__WEB_PORT": "seven"},
+            " with RINGFENCE_APP__WEB_PORT: app.web_port = 'seven': must be a whole number, 0 to 65,535",
+        ),
+        ("app = 3\n", {"RINGFENCE_APP__ID": "x"}, ": app = 3: must be a table"),
     ],
 )
-def test_environment_fault(file: Path, variable: str, value: str, expected: str) -> None:
-    """An unknown key and a wrong type are refused as in the file, and the text names the variable."""
-    file.write_text("")
+def test_a_fault_names_file_and_variable(
+    file: Path, content: str, environ: dict[str, str], expected: str
+) -> None:
+    """An error begins with the name of its file, and of the variable that it comes from."""
+    file.write_text(content)
 
     with pytest.raises(ConfigurationError) as caught:
-        load(file, {variable: value})
+        load(file, environ)
 
-    assert str(caught.value) == f"{file} with {variable}: {expected}"
+    assert str(caught.value).removeprefix(str(file)) == expected
 
 
 def test_environment_beside_the_settings(file: Path) -> None:
@@ -831,22 +694,11 @@ def test_environment_beside_the_settings(file: Path) -> None:
     assert load(file, dict.fromkeys(others, "tcp://10.0.0.1:6066")) == validate({})
 
 
-def test_environment_does_not_hide_a_faulty_section(file: Path) -> None:
-    """A section that is not a table is an error, even if a variable names a key in it."""
-    file.write_text("app = 3\n")
-
-    with pytest.raises(ConfigurationError, match=r"app = 3: must be a table"):
-        load(file, {"RINGFENCE_APP__ID": "x"})
-
-
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
         ("a b/\u00f6", "addresses[a b/\u00f6].name = 'a b/\u00f6': use letters, digits, dots, underscores and hyphens"),
         ("..", "and not only dots"),
-        (".", "and not only dots"),
-        ("a\n", "use letters, digits"),
-        ("", "addresses[].name = ''"),
         (7, "addresses[7].name = 7"),
         ("x" * 201, "has 201 characters: 1 to 200 are possible"),
         ("x" * 195, "choose one of at most 189 characters, or set accepted_topic and duplicates_topic and quarantine_topic"),
