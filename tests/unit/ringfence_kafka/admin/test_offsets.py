@@ -96,21 +96,19 @@ async def test_only_those_again_that_had_no_answer(client: Client) -> None:
     assert client.updates >= 1
 
 
-async def test_a_refusal_is_none_of_the_others(client: Client) -> None:
-    """A refused partition is not asked for again, and does not affect the others."""
-    client.codes[4] = [TopicAuthorizationFailedError.errno] * 9
-    found = await _reader(client).known_ends(PARTITIONS, LIMIT_S)
-
-    assert found == _all(4)
-    assert len(client.asked) == 2
-
-
-async def test_a_leader_that_is_away_has_no_answer(client: Client) -> None:
-    """The others have theirs when the time is over."""
-    client.codes[2] = [NotLeaderForPartitionError.errno] * 30
+async def test_others_have_their_answers(client: Client) -> None:
+    """A refused partition and a leader that is away take no other answer away, and the refused one is not asked for again."""
+    client.codes[3] = [TopicAuthorizationFailedError.errno] * 9
+    client.codes[4] = [NotLeaderForPartitionError.errno] * 30
     found = await _reader(client).known_ends(PARTITIONS, 0.3)
 
-    assert found == _all(2)
+    assert found == _all(3, 4)
+    assert {asked for asked in client.asked[2:] if asked[0] == 1} == {(1, 1)}
+
+
+async def test_a_silent_broker_takes_no_other_answer_away(client: Client) -> None:
+    client.silent = 0
+    assert await _reader(client).known_ends(PARTITIONS, 0.3) == _all(0, 1, 2)
 
 
 async def test_nobody_is_answered_after_the_end(client: Client) -> None:
@@ -120,11 +118,3 @@ async def test_nobody_is_answered_after_the_end(client: Client) -> None:
 
     with pytest.raises(StoppedError):
         await offsets.known_ends(PARTITIONS, LIMIT_S)
-
-
-async def test_a_silent_broker_takes_no_other_answer_away(client: Client) -> None:
-    """A silent broker does not discard the other broker's answer."""
-    client.silent = 0
-    found = await _reader(client).known_ends(PARTITIONS, 0.3)
-
-    assert found == _all(0, 1, 2)

@@ -9,38 +9,12 @@ from typing import Any
 import pytest
 from aiokafka.errors import (
     KafkaConnectionError,
-    NodeNotReadyError,
-    RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 
 from ringfence_kafka.admin import topic_ids
 from ringfence_kafka.admin.topic_ids import IdentityQuestions, TopicIdentity
-from ringfence_kafka.protocol.flexible_requests import Question
-
-ANSWER = {"in": TopicIdentity("A", 2)}
-
-
-class _Client:
-    """A client of brokers that answer, or raise the given error."""
-
-    def __init__(self, *nodes: int) -> None:
-        self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=node) for node in nodes])
-        self.refused: dict[int, Exception] = {}
-        self.asked: list[int] = []
-
-    async def send(self, node: int, question: Question) -> Any:
-        assert (question.API_KEY, question.API_VERSION) == (3, 12)
-        self.asked.append(node)
-        if node in self.refused:
-            raise self.refused[node]
-        return ANSWER
-
-
-def _questions(client: object) -> IdentityQuestions:
-    admin: Any = SimpleNamespace(_client=client)
-    return IdentityQuestions(admin)
 
 
 def _bytes(*parts: bytes | str) -> bytes:
@@ -52,6 +26,7 @@ def test_the_question() -> None:
     question = topic_ids._metadata(["two", "one"])
 
     expected = _bytes("03", bytes(16), "04", b"one", "00", bytes(16), "04", b"two", "00", "00", "00", "00")
+    assert (question.API_KEY, question.API_VERSION) == (3, 12)
     assert question.encode() == expected
 
 
@@ -84,43 +59,6 @@ def test_the_answer() -> None:
     assert isinstance(answers["?"], KafkaConnectionError)
 
 
-def test_who_is_asked() -> None:
-    """The broker that answered last is asked first; if it is away, each other one is asked once."""
-    client = _Client(1, 2, 3)
-    questions = _questions(client)
-
-    async def ask() -> list[int]:
-        client.asked = []
-        assert await questions.ask(["in"]) == ANSWER
-        return client.asked
-
-    (first,) = asyncio.run(ask())
-    assert [asyncio.run(ask()) for _ in range(20)] == [[first]] * 20
-    client.refused[first] = NodeNotReadyError()
-    _, second = asyncio.run(ask())
-    assert asyncio.run(ask()) == [second]
-    client.refused[second] = KafkaConnectionError()
-    assert asyncio.run(ask())[0] == second
-
-
-@pytest.mark.parametrize("error", [NodeNotReadyError(), KafkaConnectionError(), RequestTimedOutError()])
-def test_nobody_answers(error: Exception) -> None:
-    """Each broker is asked once if none answers, and none is believed afterwards."""
-    client = _Client(1, 2, 3)
-    client.refused = dict.fromkeys((1, 2, 3), error)
-    questions = _questions(client)
-    questions._believed = 2
-
-    with pytest.raises(
-        KafkaConnectionError, match=f"no broker reports the topic IDs: .*{type(error).__name__}"
-    ):
-        asyncio.run(questions.ask(["in"]))
-
-    assert client.asked[0] == 2
-    assert sorted(client.asked) == [1, 2, 3]
-    assert questions._believed is None
-
-
 class _Brokers:
     """Each knows some topics; a silent one does not answer."""
 
@@ -135,7 +73,8 @@ class _Brokers:
         monkeypatch.setattr(topic_ids, "_metadata", list)
         monkeypatch.setattr(topic_ids, "ANSWER_S", 0.05)
         monkeypatch.setattr(topic_ids, "ELSEWHERE_S", 0.05)
-        self.questions = _questions(self)
+        admin: Any = SimpleNamespace(_client=self)
+        self.questions = IdentityQuestions(admin)
 
     async def send(self, node: int, topics: list[str]) -> Any:
         self.asked.append((node, topics))
@@ -190,6 +129,24 @@ def test_a_topic_that_no_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers.silent = {2, 3}
     brokers.questions._believed = 1
     assert brokers.ask("gone") == [GONE]
+
+
+def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each broker is asked once if none answers, and none is believed afterwards."""
+    brokers = _Brokers(monkeypatch, b1={}, b2={}, b3={})
+    brokers.away = {1, 2, 3}
+    brokers.questions._believed = 2
+
+    with pytest.raises(
+        KafkaConnectionError, match=r"no broker reports the topic IDs: .*KafkaConnectionError"
+    ):
+        brokers.ask("in")
+
+    assert brokers.asked[0][0] == 2
+    assert sorted(node for node, _ in brokers.asked) == [1, 2, 3]
+    assert brokers.questions._believed is None
+    with pytest.raises(KafkaConnectionError, match="no broker is known"):
+        _Brokers(monkeypatch).ask("in")
 
 
 def test_who_was_believed_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,9 +211,3 @@ def test_one_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers.silent, brokers.away = set(), {2, 3}
     assert brokers.ask("in") == ["A"]
     assert brokers.questions._silent == set()
-
-
-def test_no_broker_is_known() -> None:
-    """A cluster without a known broker raises an error."""
-    with pytest.raises(KafkaConnectionError, match="no broker is known"):
-        asyncio.run(_questions(_Client()).ask(["in"]))

@@ -8,11 +8,9 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import pytest
-from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import CorruptRecordException
 
 import native
-from agents.batch import native_records
 from app.worker.fetch.buffers import Buffers
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer
@@ -21,7 +19,6 @@ from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
 from tables import native_changelog
 from tests.support.records.stored_batches import TRANSACTIONAL, Stored, checked, marker, stored
-from tests.support.records.unusual import Latin1, Raw, batch
 from tests.unit.app.worker.fetch.test_raw_fetch import TP, Fetched
 
 MIB: Final = 2**20
@@ -48,6 +45,13 @@ def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
     return bool(request.param == "core")
 
 
+@pytest.fixture
+def buffers() -> Buffers:
+    found = Buffers(16 * MIB)
+    found.assign([TP])
+    return found
+
+
 async def _all(buffers: Buffers, fetched: Fetched) -> tuple[list[Any], int]:
     """Return the records, batch by batch, and the most bytes that were counted.
 
@@ -57,16 +61,9 @@ async def _all(buffers: Buffers, fetched: Fetched) -> tuple[list[Any], int]:
     while TP in fetched._records:
         records, held = await buffers.read(fetched, TP)
         most = max(most, 0 if held is None else held.bytes)
-        found += [
-            (
-                record.offset,
-                record.key,
-                bytes((record.value or b"")[:8]),
-                len(record.value or b""),
-                tuple(record.headers),
-            )
-            for record in records
-        ]
+        for record in records:
+            value = bytes(record.value or b"")
+            found.append((record.offset, record.key, value[:8], len(value), tuple(record.headers)))
         if held is not None:
             held.free()
         del records, held
@@ -75,11 +72,9 @@ async def _all(buffers: Buffers, fetched: Fetched) -> tuple[list[Any], int]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_a_worker_reads_it_in_parts(codec: str, read: bool) -> None:
+async def test_a_worker_reads_it_in_parts(buffers: Buffers, codec: str, read: bool) -> None:
     """32 MiB of one batch, in a buffer of 16 MiB: all records in order, and never more than a part in memory."""
     data = _large(80, 400_000, CODECS[codec])
-    buffers = Buffers(16 * MIB)
-    buffers.assign([TP])
     limit = buffers.batch_bytes_max(TP)
     fetched = Fetched(data)
     tracemalloc.start()
@@ -97,20 +92,16 @@ async def test_a_worker_reads_it_in_parts(codec: str, read: bool) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("begin", [0, 1, 37, 79])
-async def test_from_within(codec: str, begin: int, read: bool) -> None:
+async def test_from_within(buffers: Buffers, codec: str, begin: int, read: bool) -> None:
     """A position within a batch yields the records from there on, each once. Earlier ones are not kept."""
-    buffers = Buffers(16 * MIB)
-    buffers.assign([TP])
     data = _large(80, 40_000, CODECS[codec]) + _large(2, 8, 0, first=80)
     found, _ = await _all(buffers, Fetched(data, begin=begin))
 
     assert [item[0] for item in found] == list(range(begin, 82))
 
 
-async def test_dropped_and_fetched_again(read: bool) -> None:
+async def test_dropped_and_fetched_again(buffers: Buffers, read: bool) -> None:
     """A rewind or a rebalance drops it between two parts. The next fetch begins within the batch: nothing twice, nothing missing."""
-    buffers = Buffers(16 * MIB)
-    buffers.assign([TP])
     data = _large(60, 100_000, 4)
     fetched, found = Fetched(data), []
     while fetched.position < 60:
@@ -120,14 +111,13 @@ async def test_dropped_and_fetched_again(read: bool) -> None:
         held.free()
         buffers.settle()
         if TP in fetched._records:
-            insides_dropped = fetched._records.pop(TP)
-            insides_dropped._partition_records = None
+            fetched._records.pop(TP)._partition_records = None
         fetched.answer(data)
 
     assert found == list(range(60))
 
 
-async def test_aborted_and_control(read: bool) -> None:
+async def test_aborted_and_control(buffers: Buffers, read: bool) -> None:
     """A large aborted batch is not decompressed, and the batch behind it is read.
 
     The position passes both and their markers.
@@ -135,8 +125,6 @@ async def test_aborted_and_control(read: bool) -> None:
     lost = stored([Stored(n, value=b"lost" * 100_000) for n in range(20)], 4, 7, TRANSACTIONAL)
     kept = stored([Stored(n, value=b"kept" * 100_000) for n in range(21, 41)], 4, 8, TRANSACTIONAL)
     data = lost + marker(20, 7, abort=True) + kept + marker(41, 8, abort=False)
-    buffers = Buffers(16 * MIB)
-    buffers.assign([TP])
     fetched = Fetched(data, aborted=[(7, 0)])
     found, _ = await _all(buffers, fetched)
 
@@ -144,28 +132,9 @@ async def test_aborted_and_control(read: bool) -> None:
     assert fetched.position == 42
 
 
-async def test_a_million_tiny_records(read: bool) -> None:
-    """A million tiny records come in batches of the usual number, because their number is large."""
-    data = stored([Stored(n, key=None, value=b"") for n in range(100_000)], 4)
-    buffers = Buffers(16 * MIB)
-    buffers.assign([TP])
-    found, most = await _all(buffers, Fetched(data))
-
-    assert [item[0] for item in found] == list(range(100_000))
-    assert most <= 2 * buffers.batch_bytes_max(TP)
-
-
-async def test_a_record_that_is_larger_than_a_part(read: bool) -> None:
-    """A record larger than a part comes alone; its neighbours come as usual."""
-    records = [Stored(0), Stored(1, value=b"v" * 5 * MIB), Stored(2)]
-    buffers = Buffers(16 * MIB)
-    buffers.assign([TP])
-    found, _ = await _all(buffers, Fetched(stored(records, 4)))
-
-    assert [(item[0], item[3]) for item in found] == [(0, 5), (1, 5 * MIB), (2, 5)]
-
-
-async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_that_no_memory_is_for(
+    buffers: Buffers, read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A record too large for memory is read in pieces, counts as malformed, and is replaced by sizes and digests.
 
     Its neighbours come as usual.
@@ -179,8 +148,6 @@ async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.Mo
         Stored(703, headers=[("h", b"x" * 4 * MIB)]),
         Stored(704, value=b"v" * 2 * MIB),
     ]
-    buffers = Buffers(16 * MIB)
-    buffers.assign([TP])
     fetched = Fetched(stored(records, 4))
     parsed = fetched._records[TP]._partition_records
     found: dict[int, Any] = {}
@@ -206,21 +173,6 @@ async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.Mo
     )
 
 
-async def test_a_name_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header name that is not UTF-8 marks its record, in any part of a batch; all others come unchanged."""
-    monkeypatch.setattr(batch_parts, "PART_BYTES", 300)
-    name = Latin1("\u00e9")
-    raws = [Raw(b"v" * 100, [("a", b"1"), (name, b"2")] if n in {7, 8} else [], 1) for n in range(12)]
-    records = LenientRecords(
-        TP, PartedRecords(bytes(batch(raws, 1).build())), [], 0, None, None, True, READ_COMMITTED
-    )
-    found = list(records)
-
-    assert [item.offset for item in found] == list(range(12))
-    assert set(records.malformed) == {7, 8}
-    assert found[7].headers == (("a", b"1"), ("\\xe9", b"2"))
-
-
 @pytest.mark.parametrize("more", [b"", b"\x0c\x00\x00\x01\x01\x00", b"\x00"])
 def test_count_and_bytes_must_agree(more: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong count of records in the header is reported as damage, after the readable records."""
@@ -242,15 +194,11 @@ def test_the_core_cuts_as_python_does() -> None:
     """The core cuts as Python does at every limit of bytes and records, even within a length."""
     if native.core is None:
         pytest.skip(native.spoken)
-    data = _plain([3, 0, 200, 70, 20_000, 1])
+    sizes = [3, 0, 200, 70, 20_000, 1]
+    data = stored([Stored(n, value=b"v" * size) for n, size in enumerate(sizes)])[BATCH_HEADER_BYTES:]
     for limit in (*range(300), 1_000, 20_400, len(data) - 1, len(data), len(data) + 5):
         for most in (0, 1, 3, 100):
             assert native.core.cut(data, most, limit) == whole_records(data, most, limit)
-
-
-def _plain(sizes: Sequence[int]) -> bytes:
-    data = stored([Stored(n, value=b"v" * size) for n, size in enumerate(sizes)])
-    return data[BATCH_HEADER_BYTES:]
 
 
 def test_a_length_that_none_has() -> None:
@@ -276,11 +224,9 @@ async def test_what_is_kept_is_counted() -> None:
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
-async def test_what_the_core_keeps_is_counted() -> None:
+async def test_what_the_core_keeps_is_counted(buffers: Buffers) -> None:
     """The bytes that the core keeps of a batch count as fetched too."""
     data = _large(80, 100_000, 4)
-    buffers = Buffers(16 * MIB)
-    buffers.assign([TP])
     fetched = Fetched(data)
     records, _ = await buffers.read(fetched, TP)
 
@@ -305,15 +251,15 @@ async def test_a_changelog_in_parts(codec: str, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 @pytest.mark.parametrize("take", ["lane", "changelog"])
-async def test_what_the_core_leaves_in_the_middle(take: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_core_leaves_in_the_middle(
+    buffers: Buffers, take: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A header name of record 50 is not ASCII: the parts before it are taken, the rest is fetched again and is aiokafka's."""
     monkeypatch.setattr(native_changelog, "BYTES_AT_ONCE", 100_000)
     data = stored(
         [Stored(n, value=b"v" * 40_000, headers=[("\u00e9" if n == 50 else "e", b"")]) for n in range(60)], 4
     )
     fetched, found = Fetched(data), []
-    buffers = Buffers(16 * MIB)
-    buffers.assign([TP])
     objects = 0
     for _ in range(100):
         if TP not in fetched._records:
@@ -340,23 +286,19 @@ async def test_what_the_core_leaves_in_the_middle(take: str, monkeypatch: pytest
 
 
 async def test_who_asks_for_all_gets_a_part() -> None:
-    """A reader that asks for all records gets a part, as ``getmany`` without a number would return a whole batch."""
-    fetched = Fetched(_large(60, 100_000, 4))
-    result = fetched._records[TP]
+    """A reader that asks for all records gets a part, as ``getmany`` without a number would return a whole batch.
+
+    Headers alone count too, because their objects are large.
+    """
+    large = Fetched(_large(60, 100_000, 4))._records[TP]
     counts = []
-    while result.has_more():
-        counts.append(len(result.getall()))
+    while large.has_more():
+        counts.append(len(large.getall()))
+    headers = [Stored(n, key=None, value=None, headers=[("", None)] * 5_000) for n in range(20)]
 
     assert sum(counts) == 60
     assert max(counts) <= 1 + batch_parts.TAKEN_BYTES // 100_000
-
-
-async def test_headers_count() -> None:
-    """Records of headers alone are bounded too, because their objects are large."""
-    records = [Stored(n, key=None, value=None, headers=[("", None)] * 5_000) for n in range(20)]
-    result = Fetched(stored(records, 4))._records[TP]
-
-    assert len(result.getall()) == 2
+    assert len(Fetched(stored(headers, 4))._records[TP].getall()) == 2
 
 
 def test_an_empty_batch() -> None:
@@ -376,17 +318,3 @@ def test_a_part_is_a_batch() -> None:
     found = list(PartedRecords(uncompressed(whole[:BATCH_HEADER_BYTES], first, count)).next_batch())
 
     assert [(item.offset, item.timestamp) for item in found] == [(100, Stored(0).timestamp)]
-
-
-@pytest.mark.skipif(native.core is None, reason=native.spoken)
-def test_small_ones_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The core still reads several batches at once if each is smaller than a part."""
-    data = _large(50, 1_000, 4) + _large(50, 1_000, 3, first=50)
-    part = native_records.parse(data, 0, [], fetch_buffer.decompress)
-
-    assert part is not None
-    assert (len(part.records), part.end, part.more, part.large_at) == (100, 100, False, -1)
-    monkeypatch.setattr(fetch_buffer, "PART_BYTES", 40_000)
-    part = native_records.parse(data, 0, [], fetch_buffer.decompress)
-    assert part is not None
-    assert (len(part.records), part.end, part.more, part.large_at) == (0, 0, True, 0)

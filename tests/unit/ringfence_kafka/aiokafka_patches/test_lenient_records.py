@@ -2,7 +2,6 @@
 
 import random
 import struct
-from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -10,6 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import CorruptRecordException
 
+from ringfence_kafka.aiokafka_patches import batch_parts
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from tests.support.records.unusual import GZIP, Latin1, Raw, batch
@@ -102,17 +102,19 @@ class Log:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_nothing_is_lost_or_comes_twice(seed: int) -> None:
-    """All committed records come once and in order from any offset; exactly those with malformed names are marked."""
+def test_nothing_is_lost_or_comes_twice(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All committed records come once and in order from any offset, in parts of batches of any size.
+
+    Exactly those with malformed names are marked.
+    """
+    monkeypatch.setattr(batch_parts, "PART_BYTES", 10 * seed)
     log = Log(seed)
     begin = log.random.randint(0, log.end - 1)
     records = log.fetch(begin)
     got = [(record.offset, [name for name, _ in record.headers]) for record in records]
 
     assert got == [item for item in log.expected.items() if item[0] >= begin]
-    assert {number for number in records.malformed if number >= begin} == {
-        number for number in log.malformed if number >= begin
-    }
+    assert {n for n in records.malformed if n >= begin} == {n for n in log.malformed if n >= begin}
     assert records.next_fetch_offset == log.end
 
 
@@ -147,8 +149,4 @@ def test_before_what_is_damaged() -> None:
     assert [item.offset for item in first] == [0]
     assert first.next_fetch_offset == 1
     with pytest.raises(CorruptRecordException, match="Invalid CRC"):
-        next(_values(second))
-
-
-def _values(records: LenientRecords) -> Iterator[Any]:
-    yield from records
+        next(second)

@@ -59,14 +59,8 @@ class Sender:
         return sorted(nodes.get(NODE, {}))
 
 
-def _end() -> EndTxnRequest:
-    return EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=0, transaction_result=True)
-
-
-def _offsets() -> TxnOffsetCommitRequest:
-    return TxnOffsetCommitRequest(
-        transactional_id="tx", group_id="group", producer_id=7, producer_epoch=0, topics=[]
-    )
+END = EndTxnRequest("tx", 7, 0, True)
+OFFSETS = TxnOffsetCommitRequest("tx", "group", 7, 0, [])
 
 
 async def test_refused_in_part() -> None:
@@ -74,11 +68,10 @@ async def test_refused_in_part() -> None:
     sender = Sender()
     await sender.way.begin()
     both = [await sender.add(OUT), await sender.add(LOG)]
-    before = sender.sent()
+    assert sender.sent() == []
     sender.manager.error_transaction(TopicAuthorizationFailedError({"out"}))
-    after = sender.sent()
 
-    assert (before, after) == ([], [])
+    assert sender.sent() == []
     for future in both:
         with pytest.raises(TopicAuthorizationFailedError):
             await asyncio.wait_for(future, 1)
@@ -115,7 +108,7 @@ async def test_sent_again_after_its_transaction() -> None:
 
 
 @pytest.mark.parametrize("error", [KafkaConnectionError("closed"), RequestTimedOutError()])
-@pytest.mark.parametrize("request_", [_end(), _offsets()])
+@pytest.mark.parametrize("request_", [END, OFFSETS])
 async def test_what_may_come_late(request_: Any, error: Exception) -> None:
     """A transaction whose answer was lost, for any reason, prevents another one in that epoch."""
     sender = Sender()
@@ -131,8 +124,8 @@ async def test_what_may_come_late(request_: Any, error: Exception) -> None:
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        (_end(), NodeNotReadyError()),
-        (_end(), None),
+        (END, NodeNotReadyError()),
+        (END, None),
         (InitProducerIdRequest("tx", 1_000), KafkaConnectionError("closed")),
     ],
 )

@@ -116,8 +116,8 @@ def _jwt(**claims: Any) -> str:
         ("t_async", "import time\nasync def token(): return 'abc', int(time.time()) + 77", 77),
     ],
 )
-def test_a_function(name: str, text: str, life_s: float) -> None:
-    """A token function returns the token with or without its end, or a coroutine for it."""
+async def test_a_function(name: str, text: str, life_s: float) -> None:
+    """A token function returns the token with or without its end, or a coroutine for it, beside a loop that runs."""
     found = TokenSource(_kafka(sasl_oauth_callback=_module(name, text))).current()
 
     assert found.text == "abc"
@@ -152,7 +152,6 @@ async def test_kept_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("f_raises", "def token(): raise KeyError('AWS_REGION')", "fails: KeyError: 'AWS_REGION'"),
         ("f_none", "def token(): return None", "returns NoneType: it must return the token"),
-        ("f_empty", "def token(): return ''", "returns str: it must return the token"),
         ("f_over", "def token(): return 'abc', 5", "gives a token that has expired"),
     ],
 )
@@ -192,15 +191,6 @@ async def test_without_a_token_clients_try_again(monkeypatch: pytest.MonkeyPatch
         confluent_options(kafka)
 
 
-async def test_a_coroutine_beside_a_loop_that_runs() -> None:
-    """Clients are made inside event loops too."""
-    text = "import asyncio\nasync def token():\n    await asyncio.sleep(0)\n    return 'abc', 4_000_000_000"
-
-    told = confluent_options(_kafka(sasl_oauth_callback=_module("t_loop", text)))
-
-    assert told["oauth_cb"]("") == ("abc", 4_000_000_000)
-
-
 def test_clients_share_tokens(provider: Provider) -> None:
     """A thousand producers need no thousand tokens."""
     kafka = _credentials(provider)
@@ -224,36 +214,6 @@ def test_client_credentials(provider: Provider) -> None:
     login, form = provider.asked[0]
     assert [urllib.parse.unquote(part) for part in login.split(":")] == ["ringfence:1", SECRET]
     assert form == {"grant_type": "client_credentials", "scope": "kafka"}
-
-
-def test_a_provider_that_refuses(provider: Provider) -> None:
-    """A refusal names the ID and the place of the secret, and not the secret."""
-    provider.status = 401
-
-    with pytest.raises(PrerequisiteError) as caught:
-        TokenSource(_credentials(provider)).current()
-
-    assert (
-        "refuses kafka.sasl_oauth_client_id = 'ringfence:1' (HTTP 401): fix the ID, or the secret in $OAUTH_SECRET"
-        in str(caught.value)
-    )
-    assert SECRET not in str(caught.value)
-
-
-def test_a_refusal_in_the_body(provider: Provider) -> None:
-    """A refusal with HTTP 200 is recognized in its body."""
-    provider.answer = {"error": "invalid_client"}
-
-    with pytest.raises(PrerequisiteError, match=r"'ringfence:1' \(invalid_client\): fix the ID"):
-        TokenSource(_credentials(provider)).current()
-
-
-def test_a_provider_that_fails(provider: Provider) -> None:
-    """A server error does not blame ID or secret."""
-    provider.status = 503
-
-    with pytest.raises(PrerequisiteError, match=r"gives no token \(HTTPError: 503"):
-        TokenSource(_credentials(provider)).current()
 
 
 @pytest.mark.parametrize("status", [200, 401])
@@ -289,25 +249,29 @@ def test_the_certificate_of_a_provider(
     assert TokenSource(kafka).current().text == "granted"
 
 
-@pytest.mark.parametrize("answer", ["nothing", {}, {"token": "x"}, None])
-def test_a_provider_that_gives_none(provider: Provider, answer: object) -> None:
-    """A provider without a token is an error, whatever it answers instead."""
-    provider.answer = answer
+@pytest.mark.parametrize(
+    ("status", "answer", "complaint"),
+    [
+        (401, {}, "refuses kafka.sasl_oauth_client_id = 'ringfence:1' (HTTP 401): fix the ID, or the secret in $OAUTH_SECRET"),
+        (200, {"error": "invalid_client"}, "'ringfence:1' (invalid_client): fix the ID"),
+        (503, {}, "gives no token (HTTPError: 503"),
+        (200, "nothing", "gives no token"),
+        (200, {"token": "x"}, "gives no token"),
+        (200, None, "gives no token"),
+    ],
+)  # fmt: skip
+def test_a_provider_that_gives_none(provider: Provider, status: int, answer: object, complaint: str) -> None:
+    """A provider without a token is an error, whatever it answers instead.
 
-    with pytest.raises(PrerequisiteError, match="gives no token"):
+    A refusal names the ID and the place of the secret, and not the secret. A server error does not blame them.
+    """
+    provider.status, provider.answer = status, answer
+
+    with pytest.raises(PrerequisiteError) as caught:
         TokenSource(_credentials(provider)).current()
 
-
-def test_nobody_there() -> None:
-    """An address without a listener is reported as a provider without a token."""
-    keys = {
-        "sasl_oauth_token_url": "http://127.0.0.1:1/",
-        "sasl_oauth_client_id": "a",
-        "sasl_oauth_client_secret_env": "OAUTH_SECRET",
-    }
-
-    with pytest.raises(PrerequisiteError, match=r"'http://127.0.0.1:1/' gives no token"):
-        TokenSource(_kafka(**keys)).current()
+    assert complaint in str(caught.value)
+    assert SECRET not in str(caught.value)
 
 
 def test_from_a_command_config(tmp_path: Path, provider: Provider) -> None:
@@ -345,10 +309,8 @@ def test_each_client(provider: Provider) -> None:
 
 def test_who_cannot_call_it_says_so_first() -> None:
     """A client that cannot call the function is refused before the cluster is asked or Spark starts."""
-    keys = BEARER | {
-        "bootstrap_servers": "127.0.0.1:1",
-        "sasl_oauth_callback": _module("t_first", "def token(): return 'abc'"),
-    }
+    callback = _module("t_first", "def token(): return 'abc'")
+    keys = BEARER | {"bootstrap_servers": "127.0.0.1:1", "sasl_oauth_callback": callback}
     settings = validate({"kafka": keys, "addresses": [{"name": "orders"}]})
     asked = audit.Request(
         Wanted("orders"), settings.kafka, settings.addresses[0], "orders", Fraction(1), settings.reconcile.master
@@ -363,38 +325,26 @@ def test_who_cannot_call_it_says_so_first() -> None:
 # -- settings -----------------------------------------------------------------------------------------------------
 
 
+CREDENTIALS = {
+    "sasl_oauth_token_url": "https://x",
+    "sasl_oauth_client_id": "a",
+    "sasl_oauth_client_secret_env": "OAUTH_SECRET",
+}
+CALLBACK = {"sasl_oauth_callback": "a:b"}
+
+
 @pytest.mark.parametrize(
     ("keys", "complaint"),
     [
-        (
-            {},
-            "needs sasl_oauth_callback, or sasl_oauth_token_url, sasl_oauth_client_id, sasl_oauth_client_secret_env",
-        ),
+        ({}, f"needs sasl_oauth_callback, or {', '.join(CREDENTIALS)}"),
         ({"sasl_oauth_token_url": "https://x"}, "sasl_oauth_client_id, sasl_oauth_client_secret_env missing"),
-        ({"sasl_oauth_callback": "a:b", "sasl_oauth_scope": "x"}, "cannot be combined with sasl_oauth_scope"),
+        (CALLBACK | {"sasl_oauth_scope": "x"}, "cannot be combined with sasl_oauth_scope"),
         ({"sasl_oauth_callback": "a.b"}, "write pkg.module:function"),
+        (CALLBACK | {"sasl_username": "me"}, "= 'me' has no effect with sasl_mechanism = 'OAUTHBEARER'"),
+        (CALLBACK | {"security_protocol": "PLAINTEXT"}, "has no effect with security_protocol = 'PLAINTEXT'"),
+        (CREDENTIALS | {"sasl_oauth_token_url": "file:///x"}, "write an address that begins with https://"),
         (
-            {"sasl_oauth_callback": "a:b", "sasl_username": "me"},
-            "sasl_username = 'me' has no effect with sasl_mechanism = 'OAUTHBEARER'",
-        ),
-        (
-            {"sasl_oauth_callback": "a:b", "security_protocol": "PLAINTEXT"},
-            "has no effect with security_protocol = 'PLAINTEXT'",
-        ),
-        (
-            {
-                "sasl_oauth_token_url": "file:///x",
-                "sasl_oauth_client_id": "a",
-                "sasl_oauth_client_secret_env": "OAUTH_SECRET",
-            },
-            "write an address that begins with https://",
-        ),
-        (
-            {
-                "sasl_oauth_token_url": "https://x",
-                "sasl_oauth_client_id": "a",
-                "sasl_oauth_client_secret_env": "s3cret-itself",
-            },
+            CREDENTIALS | {"sasl_oauth_client_secret_env": "s3cret-itself"},
             "(hidden: may be the password itself): that variable is not set",
         ),
     ],

@@ -79,29 +79,19 @@ async def test_cancelled_while_it_waits() -> None:
     assert oracle.requests == [{"a"}]
 
 
-async def test_stopped_before_it_began() -> None:
-    """A question asked during the stop ends with the same error."""
-    together = RequestCoalescer(Oracle())
-    asked = asyncio.create_task(together.ask("a"))
-    await asyncio.sleep(0)  # it has asked, and nothing has begun
-    await together.stop()
-
-    with pytest.raises(StoppedError):
-        await asked
-
-
 async def test_stopped() -> None:
-    """A stop ends every wait: for the running request, for the next one, and for a late question."""
+    """A stop ends every wait: for the running request, for the next one, for one that has not begun, and for a late question."""
     oracle = Oracle()
-    together = RequestCoalescer(oracle)
+    together, idle = RequestCoalescer(oracle), RequestCoalescer(oracle)
     waiting = [asyncio.create_task(together.ask("a"))]
     await _turn()
-    waiting.append(asyncio.create_task(together.ask("b")))
+    waiting += [asyncio.create_task(together.ask("b")), asyncio.create_task(idle.ask("a"))]
+    await asyncio.sleep(0)  # it has asked, and nothing has begun
+    await idle.stop()
     await _turn()
     await together.stop()
 
-    assert [type(item) for item in await asyncio.gather(*waiting, return_exceptions=True)] == [
-        StoppedError
-    ] * 2
+    ends = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(item) for item in ends] == [StoppedError] * 3
     with pytest.raises(StoppedError):
         await together.ask("c")
