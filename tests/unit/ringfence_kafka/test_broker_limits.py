@@ -34,10 +34,8 @@ def test_defaults_fit(tmp_path: Path) -> None:
     ("setting", "limit", "by_lanes", "by_bridges"),
     [
         (TRANSACTION_LIMIT, 59_999, 1, 0),
-        (TRANSACTION_LIMIT, 60_000, 0, 0),
         (SESSION_MIN, 10_001, 1, 1),
         (SESSION_MAX, 9_999, 1, 1),
-        (SESSION_MAX, 10_000, 0, 0),
         (METADATA_LIMIT, 4_095, 0, 1),
     ],
 )
@@ -52,15 +50,12 @@ def test_a_limit_that_is_too_tight(
     assert all(f"{setting} is {limit}" in lane for lane in (*lanes, *bridges))
 
 
-@pytest.mark.parametrize(
-    ("error", "setting"),
-    [
+def test_a_refusal_names_the_setting() -> None:
+    """The broker's own word for it is its class; the line in the log has the remedy."""
+    for error, setting in (
         (InvalidTransactionTimeout(), TRANSACTION_LIMIT),
         (InvalidSessionTimeoutError(), SESSION_MIN),
         (OffsetMetadataTooLargeError(), METADATA_LIMIT),
-    ],
-)
-def test_a_refusal_names_the_setting(error: Exception, setting: str) -> None:
-    """The broker's own word for it is its class; the line in the log has the remedy."""
-    assert setting in named(error)
-    assert type(error).__name__ in named(error)
+    ):
+        assert setting in named(error)
+        assert type(error).__name__ in named(error)

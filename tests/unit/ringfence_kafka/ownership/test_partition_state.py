@@ -41,13 +41,19 @@ def test_failure_rests_then_opens_anew() -> None:
     """A failed partition is dropped, and opened again after a rest; a new assignment is tried at once."""
     tenure = _held()
     tenure.failed(until=5)
+    assert tenure.step(0) is Action.DROP
+    tenure.broke(until=5)
 
     assert tenure.step(0) is Action.DROP
     tenure.given_up()
-    assert (tenure.step(4.9), tenure.step(5), tenure.attempts) == (Action.REST, Action.OPEN, 1)
+    assert (tenure.step(4.9), tenure.step(5), tenure.attempts) == (Action.REST, Action.OPEN, 2)
     tenure.failed(until=9)
     tenure.assigned(SECOND)
     assert (tenure.step(6), tenure.attempts) == (Action.OPEN, 0)
+    tenure.confirmed(SECOND)
+    tenure.failed(until=9, keeps=True)
+    tenure.succeeded()
+    assert (tenure.step(9), tenure.attempts) == (Action.WORK, 0)
 
 
 def test_unconfirmed_keeps_what_is_open() -> None:

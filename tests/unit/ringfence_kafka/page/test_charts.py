@@ -15,14 +15,9 @@ def _points(values: Values) -> str:
 
 
 def test_a_line_has_its_values() -> None:
-    """The largest value is at the top, 0 at the bottom; a level stretch is one line."""
+    """The largest value is at the top, 0 at the bottom; a level stretch is one line. A time without a value is a gap."""
     assert _points([0, 0, 0, 5, 10]) == "M0 20l2 0 1-10 1-10"
-    assert _points([0, 0, 0]) == "M0 20l2 0"
     assert _points([7]) == "M0 0h0"
-
-
-def test_gaps() -> None:
-    """A time without a value is a gap; a single value between gaps is a point."""
     assert _points([None, 4, 4, None, 2, None]) == "M1 0l1 0M4 10h0"
     assert spark([None, None], "in", _shown) == ""
     assert "no figures yet" in chart("lag", SPANS["hour"], {"lag": [None]}, _shown)

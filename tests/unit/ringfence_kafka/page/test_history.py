@@ -60,18 +60,6 @@ def test_gaps_stay_gaps() -> None:
     assert set(process.values("day", "lag")) == {None}
 
 
-def test_memory_is_bounded() -> None:
-    """A week of samples takes as many slots as the first one."""
-    process = Process()
-    for number in range(6 * 60 * 24 * 2):
-        process.show(lag=number)
-
-    for span, (_, slots) in SPANS.items():
-        values = process.values(span, "lag")
-        assert len(values) == slots
-        assert None not in values
-
-
 def _answer(process: str, slot: int, **figures: float) -> dict[str, Any]:
     slots = SPANS["hour"].slots
     rows = {name: [None] * (slots - 2) + [value, value + 1] for name, value in figures.items()}

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 from collections.abc import Iterator
 
@@ -35,22 +36,13 @@ class Reached:
         self.at.append((point, lane))
 
 
-async def test_without_action() -> None:
-    """A point without action does nothing, and any lane may reach it."""
-    for point in POINTS:
-        await reach(point, "orders-0")
-
-
 async def test_install_and_remove() -> None:
     """An action is called at its point and lane, and nowhere else, until it is removed; removing twice is well."""
     reached = Reached()
     remove = install("after-commit", "orders-0", reached)
 
-    await reach("after-commit", "orders-0")
-    await reach("after-commit", "orders-1")
-    await reach("before-commit", "orders-0")
-    assert reached.at == [("after-commit", "orders-0")]
-
+    for place in (("after-commit", "orders-0"), ("after-commit", "orders-1"), ("before-commit", "orders-0")):
+        await reach(*place)
     remove()
     remove()
     await reach("after-commit", "orders-0")
@@ -71,54 +63,53 @@ async def test_any_lane() -> None:
     assert of_one.at == [("opening", "orders-1")]
 
 
-def test_unknown_point() -> None:
-    """A point that the code never reaches is refused with those that it does."""
-    with pytest.raises(ConfigurationError) as caught:
-        install("after-comit", "orders-0", Reached())
+def test_unknown_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A point that the code never reaches is refused with those that it does: a fault that never happens proves nothing."""
+    expected = f"'after-comit' is no fail point: known are {', '.join(sorted(POINTS))}"
+    monkeypatch.setenv("RINGFENCE_FAILPOINTS", "after-comit:*=kill")
 
-    assert str(caught.value) == f"'after-comit' is no fail point: known are {', '.join(sorted(POINTS))}"
+    for misspelt in (install_from_environment, lambda: install("after-comit", "orders-0", Reached())):
+        with pytest.raises(ConfigurationError, match=re.escape(expected)):
+            misspelt()
     assert failpoints._actions == {}
 
 
 @pytest.mark.parametrize(
-    ("setting", "culprit"),
+    "setting",
     [
-        ("after-commit", "after-commit"),
-        ("after-commit:orders-0", "after-commit:orders-0"),
-        ("after-commit=kill", "after-commit=kill"),
-        ("after-commit:=kill", "after-commit:=kill"),
-        ("after-commit:orders-0=sleep", "after-commit:orders-0=sleep"),
-        ("after-commit:orders-0=kill@", "after-commit:orders-0=kill@"),
-        ("after-commit:orders-0=kill@x", "after-commit:orders-0=kill@x"),
-        ("after-commit:orders-0=kill@-1", "after-commit:orders-0=kill@-1"),
-        ("after-commit:orders-0=kill@0", "after-commit:orders-0=kill@0"),
-        ("after-commit:orders-0=kill now", "after-commit:orders-0=kill now"),
-        ("opening:*=kill,nonsense", "nonsense"),
+        "after-commit",
+        "after-commit:orders-0",
+        "after-commit=kill",
+        "after-commit:=kill",
+        "after-commit:orders-0=sleep",
+        "after-commit:orders-0=kill@x",
+        "after-commit:orders-0=kill@0",
+        "after-commit:orders-0=kill now",
     ],
 )
-def test_environment_cannot_be_read(monkeypatch: pytest.MonkeyPatch, setting: str, culprit: str) -> None:
+def test_environment_cannot_be_read(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     """A setting that cannot be read, or could never happen, is refused; the text names it and the expected form."""
-    monkeypatch.setenv("RINGFENCE_FAILPOINTS", setting)
+    monkeypatch.setenv("RINGFENCE_FAILPOINTS", f"opening:*=kill,{setting}")
 
     with pytest.raises(ConfigurationError) as caught:
         install_from_environment()
 
     assert str(caught.value) == (
-        f"environment: RINGFENCE_FAILPOINTS: {culprit!r} is not POINT:LANE=kill or POINT:LANE=stop, with or without @N"
+        f"environment: RINGFENCE_FAILPOINTS: {setting!r} is not POINT:LANE=kill or POINT:LANE=stop, with or without @N"
     )
 
 
-def test_environment_names_an_unknown_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt failpoint in the variable is refused, because a fault that never happens proves nothing."""
-    monkeypatch.setenv("RINGFENCE_FAILPOINTS", "after-comit:*=kill")
+@pytest.mark.parametrize(("action", "number"), [("kill", signal.SIGKILL), ("stop", signal.SIGSTOP)])
+async def test_at_the_nth(
+    monkeypatch: pytest.MonkeyPatch, kills: list[tuple[int, int]], action: str, number: int
+) -> None:
+    """The process is killed or frozen when a lane reaches the point for the nth time, not before and not again.
 
-    with pytest.raises(ConfigurationError, match="'after-comit' is no fail point"):
-        install_from_environment()
-
-
-async def test_kill_at_the_nth(monkeypatch: pytest.MonkeyPatch, kills: list[tuple[int, int]]) -> None:
-    """The process is killed when the lane reaches the point for the nth time, not before and not again."""
-    monkeypatch.setenv("RINGFENCE_FAILPOINTS", "after-commit:orders-0=kill@3, opening:*=kill")
+    Under ``*`` each lane counts its own arrivals.
+    """
+    monkeypatch.setenv(
+        "RINGFENCE_FAILPOINTS", f"after-commit:orders-0={action}@3, before-commit:*={action}@2"
+    )
     install_from_environment()
     counts = []
 
@@ -128,33 +119,7 @@ async def test_kill_at_the_nth(monkeypatch: pytest.MonkeyPatch, kills: list[tupl
         counts.append(len(kills))
 
     assert counts == [0, 0, 1, 1, 1]
-    assert kills == [(os.getpid(), signal.SIGKILL)]
-    await reach("opening", "orders-7")
-    assert len(kills) == 2
-
-
-async def test_any_lane_counts_for_itself(
-    monkeypatch: pytest.MonkeyPatch, kills: list[tuple[int, int]]
-) -> None:
-    """Under ``*`` each lane counts its own arrivals."""
-    monkeypatch.setenv("RINGFENCE_FAILPOINTS", "after-commit:*=kill@2")
-    install_from_environment()
-
-    for lane in ("orders-0", "orders-1", "orders-2"):
-        await reach("after-commit", lane)
-    assert kills == []
-
-    await reach("after-commit", "orders-1")
-
-    assert len(kills) == 1
-
-
-async def test_stop(monkeypatch: pytest.MonkeyPatch, kills: list[tuple[int, int]]) -> None:
-    """``=stop`` freezes the process at the point instead."""
-    monkeypatch.setenv("RINGFENCE_FAILPOINTS", "before-commit:orders-0=stop@2")
-    install_from_environment()
-
-    for _ in range(3):
-        await reach("before-commit", "orders-0")
-
-    assert kills == [(os.getpid(), signal.SIGSTOP)]
+    assert kills == [(os.getpid(), number)]
+    for lane, sent in (("orders-0", 1), ("orders-1", 1), ("orders-1", 2)):
+        await reach("before-commit", lane)
+        assert len(kills) == sent

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from ringfence_kafka.process import step_progress
-from ringfence_kafka.process.step_progress import FIRST_S, INTERVAL_S_MAX, Steps, reading, seconds
+from ringfence_kafka.process.step_progress import FIRST_S, INTERVAL_S_MAX, Steps, reading
 from ringfence_kafka.readers import read_counts
 
 
@@ -31,22 +31,25 @@ def lines() -> list[str]:
     return []
 
 
-@pytest.fixture
-def steps(lines: list[str], clock: _Clock) -> Steps:
-    return Steps(lines.append, clock=clock)
+def test_a_line_a_step(lines: list[str], clock: _Clock) -> None:
+    """Each step has a line with its counts and its own time, and the next step ends the one before.
 
-
-def test_a_line_a_step(steps: Steps, lines: list[str], clock: _Clock) -> None:
-    """Each step has a line with its counts and its own time, and the next step ends the one before."""
+    A step's own counts take precedence over counts of tasks. No line is written between two steps.
+    """
+    steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
     steps.begin("reading orders")
     steps.count("300,000 messages")
     clock.now += 12.4
+    steps.look()
     steps.begin("counting")
     clock.now += 0.26
     steps.end()
     steps.end()
+    clock.now += 1_000
+    steps.look()
 
-    assert lines == ["reading orders: 300,000 messages, 12 s", "counting: 0.3 s"]
+    of_orders = ["reading orders: 300,000 messages, 12 s so far", "reading orders: 300,000 messages, 12 s"]
+    assert lines == [*of_orders, "counting: 0.3 s"]
 
 
 def test_a_long_step_goes_on(lines: list[str], clock: _Clock) -> None:
@@ -64,28 +67,6 @@ def test_a_long_step_goes_on(lines: list[str], clock: _Clock) -> None:
     assert at == [10, 20, 40, 80, 140, 200, 260, 320, 380]
     assert lines[0] == "matching: 3 of 200 tasks, 10 s so far"
     assert (FIRST_S, INTERVAL_S_MAX) == (10, 60)
-
-
-def test_own_counts_come_before_tasks(lines: list[str], clock: _Clock) -> None:
-    """A step's own counts take precedence over counts of tasks."""
-    steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
-    steps.begin("keeping")
-    steps.count("run 12")
-    clock.now += 11
-    steps.look()
-    steps.end()
-
-    assert lines == ["keeping: run 12, 11 s so far", "keeping: run 12, 11 s"]
-
-
-def test_nothing_goes_on(steps: Steps, lines: list[str], clock: _Clock) -> None:
-    """No line is written between two steps."""
-    steps.begin("reading")
-    steps.end()
-    clock.now += 100
-    steps.look()
-
-    assert lines == ["reading: 0.0 s"]
 
 
 def test_a_step_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,8 +121,3 @@ def test_nobody_reads(closed: str) -> None:
     done = subprocess.run(["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, PROGRAM], check=False)
 
     assert done.returncode == 0
-
-
-def test_words() -> None:
-    """Durations are written as people read them."""
-    assert [seconds(item) for item in (0.04, 9.94, 12.4, 1_234)] == ["0.0 s", "9.9 s", "12 s", "1,234 s"]

@@ -143,15 +143,3 @@ ready(); wait(lambda: came)
     signals = [signal.SIGHUP, signal.SIGUSR1]
 
     assert _ended(body, signals, "sh", "-c", 'trap "" HUP; exec "$@"', "sh") == (0, ["to the end"], "")
-
-
-def test_afterwards_all_is_as_before() -> None:
-    """The former handlers are restored afterwards."""
-    begin = BEGIN.replace("try:", "before = signal.getsignal(signal.SIGINT)\ntry:")
-    program = f"{begin}        told('within')\n{END}\ntold(signal.getsignal(signal.SIGINT) == before)"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=True,
-    )  # fmt: skip
-
-    assert done.stdout.splitlines() == ["within", "to the end", "True"]

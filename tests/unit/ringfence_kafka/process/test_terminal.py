@@ -18,27 +18,21 @@ def _table() -> Table:
     return table
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("width", [40, 60, 120])
 def test_the_first_column_is_never_cut(width: int) -> None:
-    """The first column is shown whole, however narrow the window is."""
+    """The first column is shown whole, however narrow the window is. A very long name is folded, with the rest of its row."""
     output = io.StringIO()
+    console = Console(file=output, width=width, force_terminal=True, color_system=None)
+    endless = Table("group", "depth")
+    endless.add_row("@" * 117, "17")
+    endless.add_row("short", "18")
 
-    terminal.print_table(_table(), Console(file=output, width=width, force_terminal=True, color_system=None))
-
-    assert NAME in output.getvalue()
-
-
-def test_a_name_without_end() -> None:
-    """A very long name is folded and shown whole, with the rest of its row."""
-    output = io.StringIO()
-    table = Table("group", "depth")
-    table.add_row("x" * 117, "17")
-    table.add_row("short", "18")
-
-    terminal.print_table(table, Console(file=output, width=80, force_terminal=True, color_system=None))
+    terminal.print_table(_table(), console)
+    terminal.print_table(endless, console)
 
     shown = output.getvalue()
-    assert shown.count("x") == 117
+    assert NAME in shown
+    assert shown.count("@") == 117
     assert "17" in shown
     assert "18" in shown
 
@@ -70,19 +64,12 @@ def test_names_are_nobodys_commands(name: str, capsys: pytest.CaptureFixture[str
     assert out.replace("\n", "").isprintable()
 
 
-def test_what_is_kept() -> None:
-    """A value that is text keeps its lines."""
-    assert printable("a\n\tb\x07\u00fc", keep="\n\t") == "a\n\tb\\x07\u00fc"
-
-
 @pytest.mark.parametrize(
     ("timestamp_ms", "shown"),
     [
         (1_700_000_000_007, "2023-11-14 22:13:20.007 UTC"),
-        (-1, "-"),
         (-2, "1969-12-31 23:59:59.998 UTC"),
         (1_700_000_000_000_000, "1700000000000000 ms"),
-        (2**63 - 1, "9223372036854775807 ms"),
         (-(2**63), "-9223372036854775808 ms"),
     ],
 )

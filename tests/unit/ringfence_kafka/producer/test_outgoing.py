@@ -12,25 +12,20 @@ from aiokafka.errors import (
 from ringfence_kafka.producer.outgoing import name_topics, refusing_topics
 
 
-@pytest.mark.parametrize("error", [ProducerFenced(), InvalidTxnState()])
-def test_refusals_of_a_producer(error: KafkaError) -> None:
-    """A topic that refuses a fenced producer still takes records of others."""
-    name_topics(error, ["billed"])
+@pytest.mark.parametrize(
+    ("error", "refusing"),
+    [
+        (ProducerFenced(), set()),
+        (InvalidTxnState(), set()),
+        (TopicAuthorizationFailedError({"billed"}), {"billed"}),
+        (UnknownError(), {"billed", "progress"}),
+    ],
+)
+def test_refusing_topics(error: KafkaError, refusing: set[str]) -> None:
+    """A topic that refuses a fenced producer still takes records of others.
 
-    assert refusing_topics(error) == frozenset()
-
-
-def test_missing_right_of_one_topic() -> None:
-    """Aiokafka fails all batches of a transaction if one topic may not be written; only that topic refuses."""
-    error = TopicAuthorizationFailedError({"billed"})
+    Aiokafka fails all batches of a transaction if one topic may not be written; only that topic refuses.
+    """
     name_topics(error, ["billed", "progress"])
 
-    assert refusing_topics(error) == {"billed"}
-
-
-def test_named_topics() -> None:
-    error = UnknownError()
-
-    assert refusing_topics(error) == frozenset()
-    name_topics(error, ["billed"])
-    assert refusing_topics(error) == {"billed"}
+    assert refusing_topics(error) == refusing

@@ -13,12 +13,8 @@ PREFIX = b"to-paris/AbC_-67890123456789012/"
     "hop", [HOP, Hop(Source("a.b_c", TOPIC_ID, 2**31 - 1), 2**63 - 2), Hop(HOP.source, 0)]
 )
 def test_round_trip(hop: Hop) -> None:
-    """A hop reads back as it was written."""
+    """A hop reads back as it was written, in a form on which other programs may rely."""
     assert decode(encode(hop)) == hop
-
-
-def test_form() -> None:
-    """The header's form is fixed, because other programs may rely on it."""
     assert encode(HOP) == PREFIX + b"3/1234"
 
 
@@ -26,21 +22,14 @@ def test_form() -> None:
     "value",
     [
         None,
-        b"",
         b"3/1234",
-        PREFIX + b"3",
         PREFIX + b"3/",
-        PREFIX + b"3/-1",
         PREFIX + b"03/1",
         PREFIX + b"3/01",
-        PREFIX + b"3/1 ",
         PREFIX + b"3/1\n",
-        PREFIX + b"3/1/1",
         PREFIX + b"2147483648/1",
         PREFIX + b"3/9223372036854775807",
-        PREFIX + b"3/9223372036854775808",
         PREFIX + "3/\N{ARABIC-INDIC DIGIT ONE}".encode(),
-        b"/" + TOPIC_ID.encode() + b"/3/1",
         b"to paris/" + TOPIC_ID.encode() + b"/3/1",
         b"to-paris/short/3/1",
         b"\xff" + PREFIX + b"3/1",

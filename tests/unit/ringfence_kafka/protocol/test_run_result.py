@@ -25,7 +25,6 @@ RESULT = RunResult(
     [
         RESULT,
         RunResult(verdict="failed", began_ms=1, ended_ms=2, error="kein Java: „17“"),
-        RunResult(verdict="gap", number=1, began_ms=0, ended_ms=0, anomalies={"GAP": 5}, acknowledged=True),
     ],
 )
 def test_it_is_read_as_it_was_written(result: RunResult) -> None:
