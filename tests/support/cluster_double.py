@@ -6,6 +6,12 @@ from typing import Self
 class ClusterDouble:
     """Serves its topics, offsets, group and connection itself."""
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
     @property
     def topics(self) -> Self:
         return self

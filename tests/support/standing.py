@@ -1,9 +1,15 @@
-"""A status without problems, which tests change."""
+"""A status without problems, which tests change, and what the verb makes of it."""
 
+import io
 from dataclasses import replace
 from typing import Any
 
-from app.commands.status.model import Address, Bridge, Consumers, Lane, Share, Status, Worker
+from rich.console import Console
+
+from app.commands.status.findings import findings
+from app.commands.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
+from app.commands.status.show import document
+from ringfence_kafka.page.history import Charts
 
 LANE = Lane(
     lane="orders-0", number=0, partitions=[0], state="open", reason=None, worker="w1", lag=0, head_age_seconds=None,
@@ -45,3 +51,17 @@ def with_share(group: dict[str, Any] | None = None, **changes: Any) -> Status:
     return replace(
         STATUS, consumers=[replace(CONSUMERS, partitions=[replace(SHARE, **changes)], **(group or {}))]
     )
+
+
+def only(status: Status) -> Finding:
+    """Return its one finding."""
+    found = findings(status)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def printed(status: Status, width: int = 100, past: Charts | None = None) -> str:
+    """Return what the verb prints of it in a terminal of this width."""
+    output = io.StringIO()
+    Console(file=output, width=width).print(document(status, findings(status), past), crop=False)
+    return output.getvalue()

@@ -1,8 +1,15 @@
-"""Terminals: one with typed input, and the lines of progress that commands print."""
+"""Terminals: one with typed input, a command that is entered, and the lines of progress that commands print."""
 
 import io
 import re
 from typing import Final
+
+import click
+import pytest
+
+from app import cli
+from ringfence_client.__main__ import consume
+from ringfence_kafka.process import command_line
 
 
 class Keyboard(io.StringIO):
@@ -10,6 +17,16 @@ class Keyboard(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+def entered(*arguments: str) -> int | str | None:
+    """Return the exit code of the command with these arguments."""
+    # `consume` becomes another program, which would take this one's place.
+    of_its_own = arguments[:1] == ("consume",)
+    command: click.Command = consume if of_its_own else cli.cli
+    with pytest.raises(SystemExit) as ended:
+        command_line.run(command, arguments[1:] if of_its_own else arguments, "ringfence")
+    return ended.value.code
 
 
 _TOOK: Final = re.compile(r"(, |: )[\d,.]+ s$")

@@ -3,7 +3,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import click
 import pytest
@@ -14,17 +14,8 @@ import app.commands.topics.topics
 from app import cli
 from ringfence_client.__main__ import consume
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
-from ringfence_kafka.process import command_line
 from ringfence_kafka.readers.log_reader import LogStalledError
-
-
-def _run(*arguments: str) -> int | str | None:
-    # `consume` becomes another program, which would take this one's place.
-    of_its_own = arguments[:1] == ("consume",)
-    command, rest = (consume, arguments[1:]) if of_its_own else (cli.cli, arguments)
-    with pytest.raises(SystemExit) as caught:
-        command_line.run(command, rest, "ringfence")
-    return caught.value.code
+from tests.support.terminal import entered
 
 
 @pytest.fixture
@@ -44,30 +35,37 @@ def _verbs(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Co
             yield prefix + name, consume if name == "consume" else command
 
 
-WITHOUT_CONFIGURATION = {"config schema", "init"}
+WITHOUT_CONFIGURATION: Final = {"config schema", "init"}
 """Verbs that read no configuration."""
+_ARGUMENTS: Final = {
+    "consume": ("orders", "--handler", "os:fspath"),
+    "topics grow": ("orders", "--partitions", "8"),
+    "rings regroup": ("orders", "--lanes", "1"),
+    **dict.fromkeys(("rings find", "verdict"), ("orders", "1")),
+    **{f"{name} show": ("orders", "0/1") for name in ("dlq", "quarantine")},
+    **{f"groups {name}": ("orders", "group") for name in ("purge", "release", "skip")},
+}
+"""Arguments of verbs for which an address is not enough."""
 
 
-def test_every_verb_takes_a_configuration() -> None:
-    """Every verb has the option --config, with the same default."""
-    found = {
-        name: [param.default for param in command.params if "--config" in param.opts]
-        for name, command in _verbs(cli.cli)
-    }
-
-    assert {"broker", "demo", "rings show", "send", "topics check", "topics create", "worker"} <= set(found)
-    assert [
-        name
-        for name, defaults in found.items()
-        if name not in WITHOUT_CONFIGURATION and defaults != [Path("conf/ringfence.toml")]
-    ] == []
+def _verbs_except(*without: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each other verb, and the verb with the arguments that it needs."""
+    for name, command in _verbs(cli.cli):
+        if name in WITHOUT_CONFIGURATION.union(without):
+            continue
+        needed = [param for param in command.params if param.required]
+        takes_address = any(isinstance(parameter, click.Argument) for parameter in needed)
+        arguments = [*name.split(), *_ARGUMENTS.get(name, ("orders",) if takes_address else ())]
+        if any("--consumer-group" in parameter.opts for parameter in needed):
+            arguments += ["--consumer-group", "g"]
+        yield name, arguments
 
 
 def test_no_such_file(capsys: pytest.CaptureFixture[str]) -> None:
     """A missing configuration file ends with exit code 2, its name and the way out, without a traceback."""
     for verb in (["topics", "check"], ["topics", "create"], ["worker"], ["send", "orders"], ["rings", "show"],
                  ["broker"], ["demo"]):  # fmt: skip
-        assert _run(*verb, "--config", "nowhere.toml") == 2
+        assert entered(*verb, "--config", "nowhere.toml") == 2
         captured = capsys.readouterr()
         assert captured.err.startswith("ringfence: nowhere.toml: No such file")
         assert "--config FILE" in captured.err
@@ -80,59 +78,16 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     """A verb on addresses ends with exit code 2 and names the missing entry if the file has none, or patterns alone."""
     path = tmp_path / "ringfence.toml"
     path.write_text(content)
-    quarantine = {
+    quarantine = [
         f"quarantine {name}" for name in ("list", "show", "redrive", "drop")
-    }  # a bridge's may be meant
-    without = {"audit", "bridge", "broker", "config check", "config show", "demo", "plan"}
-    without |= WITHOUT_CONFIGURATION | quarantine
-    arguments = {
-        **{
-            key: ["orders"]
-            for key in (
-                "send",
-                "rings adopt",
-                "rings clear",
-                "groups show",
-                "dlq list",
-                "dlq redrive",
-                "dlq drop",
-                "consumers forget",
-            )
-        },
-        "dlq show": ["orders", "0/1"],
-        "rings find": ["orders", "1"],
-        "verdict": ["orders", "1"],
-        "topics grow": ["orders", "--partitions", "8"],
-        "rings regroup": ["orders", "--lanes", "1"],
-        **{key: ["orders", "group"] for key in ("groups purge", "groups release", "groups skip")},
-        "consume": ["orders", "--handler", "a:b"],
-    }
-    for name, command in _verbs(cli.cli):
-        if name in without:
-            continue
-        required = (
-            ["--consumer-group", "g"]
-            if any("--consumer-group" in param.opts and param.required for param in command.params)
-            else []
-        )
-        assert _run(*name.split(), *arguments.get(name, []), *required, "--config", str(path)) == 2, name
+    ]  # a bridge's may be meant
+    without = ("audit", "bridge", "broker", "config check", "config show", "demo", "plan", *quarantine)
+    for name, arguments in _verbs_except(*without):
+        assert entered(*arguments, "--config", str(path)) == 2, name
         said = capsys.readouterr()
-        assert said.err.startswith(
-            f"ringfence: {path}: no addresses: add an [[addresses]] entry with a name"
-        ), name
+        complaint = f"ringfence: {path}: no addresses: add an [[addresses]] entry with a name"
+        assert said.err.startswith(complaint), name
         assert said.out == ""
-
-
-_ARGUMENTS: Final = {
-    "consume": ("orders", "--handler", "os:fspath"),
-    "rings find": ("orders", "1"),
-    "verdict": ("orders", "1"),
-    "topics grow": ("orders", "--partitions", "8"),
-    "rings regroup": ("orders", "--lanes", "1"),
-    **{f"{name} show": ("orders", "0/1") for name in ("dlq", "quarantine")},
-    **{f"groups {name}": ("orders", "group") for name in ("purge", "release", "skip")},
-}
-"""Further arguments of verbs for which an address is not enough."""
 
 
 def test_every_verb_asks_the_cluster_that_was_named(
@@ -146,35 +101,13 @@ def test_every_verb_asks_the_cluster_that_was_named(
     Path(config).write_text(
         '[kafka]\nbootstrap_servers = "127.0.0.1:2"\n[[addresses]]\nname = "orders"\n', "utf-8"
     )
-    of_no_cluster = {"broker", "config check", "config show", "demo", "plan", "reconcile show"}
-    of_no_cluster |= WITHOUT_CONFIGURATION
-    of_two = {"bridge"}  # it waits until both answer
-    for name, command in _verbs(cli.cli):
-        if name in of_no_cluster | of_two:
-            continue
-        needed = [param for param in command.params if param.required]
-        takes_address = any(isinstance(parameter, click.Argument) for parameter in needed)
-        arguments = [*_ARGUMENTS.get(name, ("orders",) if takes_address else ())]
-        if any("--consumer-group" in parameter.opts for parameter in needed):
-            arguments += ["--consumer-group", "g"]
+    of_no_cluster = ("broker", "config check", "config show", "demo", "plan", "reconcile show")
+    for name, arguments in _verbs_except("bridge", *of_no_cluster):  # a bridge waits until both answer
         named = ("--config", config, "--bootstrap-server", "127.0.0.1:1")
 
-        assert _run(*name.split(), *arguments, *named) == 2, name
+        assert entered(*arguments, *named) == 2, name
         said = capsys.readouterr().err
         assert "bootstrap_servers = '127.0.0.1:1'" in said, f"{name}: {said}"
-
-
-def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown verb or option, an invalid port, or a missing argument ends with exit code 2."""
-    for arguments in (
-        ["dance"],
-        ["worker", "--fast"],
-        ["broker", "--port", "70000"],
-        ["send"],
-        ["topics", "dance"],
-    ):
-        assert _run(*arguments) == 2
-        assert "Error:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -198,7 +131,7 @@ def test_names_of_consumer_groups(
         ["groups", "skip", "orders", "group"],
         ["groups", "purge", "orders", "group"],
     ):
-        assert _run(*arguments, "--config", config, "--consumer-group", name) == 2
+        assert entered(*arguments, "--config", config, "--consumer-group", name) == 2
         said = capsys.readouterr().err
         assert "Invalid value for '--consumer-group'" in said
         assert complaint in said
@@ -208,10 +141,10 @@ def test_names_of_consumer_groups(
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Help and version go to standard output, with exit code 0."""
     for arguments in (["--help"], ["worker", "--help"], ["topics", "create", "-h"]):
-        assert _run(*arguments) == 0
+        assert entered(*arguments) == 0
         assert "Usage: ringfence" in capsys.readouterr().out
     for arguments, name in ((["--version"], "ringfence "), (["consume", "--version"], "ringfence-client ")):
-        assert _run(*arguments) == 0
+        assert entered(*arguments) == 0
         assert capsys.readouterr().out.startswith(name)
 
 
@@ -247,7 +180,7 @@ def test_errors_become_exit_codes(
 
     monkeypatch.setattr(app.commands.topics.topics, "check", check)
 
-    assert _run("topics", "check", "--config", config) == code
+    assert entered("topics", "check", "--config", config) == code
     lines = capsys.readouterr().err.strip().splitlines()
     assert said in (lines or [""])[-1]
     if said.startswith(_INTERNAL):
@@ -256,37 +189,19 @@ def test_errors_become_exit_codes(
         assert len(lines) == (1 if said else 0)
 
 
-@pytest.mark.parametrize("code", [0, 1, 3])
-def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_code_of_the_verb(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result of the verb is the exit code of the process."""
-    monkeypatch.setattr(app.commands.topics.topics, "check", lambda _settings, **_options: code)
+    monkeypatch.setattr(app.commands.topics.topics, "check", lambda _settings, **_options: 3)
 
-    assert _run("topics", "check", "--config", config) == code
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("bridge", "status", "--config", "{}"),
-        ("bridge", "--config", "{}", "status"),
-        ("bridge", "--config", "{}", "status", "--json"),
-    ],
-)
-def test_bridge_status_is_a_verb(
-    arguments: tuple[str, ...], config: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """``bridge status`` is recognized wherever it stands among the options.
-
-    No bridge is configured here.
-    """
-    assert _run(*(argument.format(config) for argument in arguments)) == 2
-    assert capsys.readouterr().err.startswith("ringfence: no bridges: add a [[bridges]]")
+    assert entered("topics", "check", "--config", config) == 3
 
 
-def test_growth_by_mistake(config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A growth with too many zeros is refused before a broker is asked."""
-    assert _run("topics", "grow", "orders", "--partitions", "4000000", "--config", config) == 2
-    assert "4000000 is not in the range 1<=x<=100000" in capsys.readouterr().err
+def test_bridge_status_is_a_verb(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``bridge status`` is recognized wherever it stands among the options. No bridge is configured here."""
+    named = ("--config", config)
+    for arguments in (("status", *named), (*named, "status"), (*named, "status", "--json")):
+        assert entered("bridge", *arguments) == 2
+        assert capsys.readouterr().err.startswith("ringfence: no bridges: add a [[bridges]]")
 
 
 def test_no_option_takes_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
@@ -303,40 +218,51 @@ def test_no_option_takes_what_is_no_number(capsys: pytest.CaptureFixture[str]) -
                 assert "range" in str(caught.value), (name, option.opts, value)
 
     assert {"--rate", "--session-timeout", "--drain-timeout", "--broker-cores", "--confidence"} <= tried
-    assert _run("plan", "--rate", "9" * 400, "--ids", "1k") == 2
+    assert entered("plan", "--rate", "9" * 400, "--ids", "1k") == 2
     assert "Invalid value for '--rate'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--concurrency", "--prefetch", "--memory"])
-def test_digits_too_many(option: str, config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Options with too many digits are refused.
+_CONSUME: Final = ("consume", "orders", "--handler", "a:b", "--consumer-group", "g")
 
-    They would use up the machine's memory, at the first message or the next backlog.
-    """
-    arguments = ("consume", "orders", "--handler", "a:b", "--consumer-group", "g", "--config", config)
 
-    assert _run(*arguments, option, "10000000") == 2
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("topics", "grow", "orders"), "--partitions"),
+        (("broker",), "--port"),
+        *((_CONSUME, option) for option in ("--concurrency", "--prefetch", "--memory")),
+    ],
+)
+def test_digits_too_many(
+    arguments: tuple[str, ...], option: str, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Too many digits are refused before a broker is asked. They would use up the machine's memory, or partitions."""
+    assert entered(*arguments, "--config", config, option, "10000000") == 2
     assert f"Invalid value for '{option}': 10000000 is not in the range" in capsys.readouterr().err
+
+
+def _plan_to(output: IO[str], unbuffered: str) -> tuple[int, str]:
+    """Return the exit code and the standard error of a command with this output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "plan", "--rate", "5", "--ids", "9"],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    return done.returncode, done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device on this system")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", [["--version"], ["plan", "--rate", "5", "--ids", "9"]])
-def test_output_that_is_full(arguments: list[str], unbuffered: str) -> None:
+def test_output_that_is_full(unbuffered: str) -> None:
     """A full output is reported in one line, without the trace of an internal error."""
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "app", *arguments],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )
+        code, said = _plan_to(full, unbuffered)
 
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("ringfence: the output cannot be written (No space left on device)")
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("ringfence: the output cannot be written (No space left on device)")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -345,10 +271,4 @@ def test_a_reader_that_left(unbuffered: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as closed:
-        done = subprocess.run(
-            [sys.executable, "-m", "app", "plan", "--rate", "5", "--ids", "9"],
-            stdout=closed, stderr=subprocess.PIPE, text=True, check=False,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )  # fmt: skip
-
-    assert (done.returncode, done.stderr) == (1, "")
+        assert _plan_to(closed, unbuffered) == (1, "")

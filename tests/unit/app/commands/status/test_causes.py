@@ -1,22 +1,19 @@
 """Status findings for a cause that many lanes share: one problem, taken from fields of the workers' reports."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from agents.lane.state_folder import IDS_IN_MEMORY_MAX, StateFolder
 from app.commands.status import lanes, page
 from app.commands.status import status as verb
 from app.commands.status.findings import findings
-from app.commands.status.model import Status, Worker
-from app.commands.status.show import document
+from app.commands.status.model import Worker
 from ringfence_kafka.groups.members import Member
 from tables.rocksdb.errors import StateFolderError
-from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
+from tests.support.standing import BRIDGE, STATUS, WORKER, only, printed, with_lanes, with_share
 
 MEMBER = Member("w1", "10.0.0.1", "http://w1:6066", frozenset())
 
@@ -27,12 +24,6 @@ def _worker(**told: Any) -> Worker:
 
 
 NO_SPACE = "No space left on device"
-
-
-def _printed(status: Status) -> str:
-    output = io.StringIO()
-    Console(file=output, width=2_000).print(document(status, findings(status)), crop=False)
-    return output.getvalue()
 
 
 async def _no_others() -> bool:
@@ -50,18 +41,17 @@ async def test_one_disk_is_one_problem() -> None:
         reasons[name] = {"state": "retrying", "reason": str(error), "folder_fault": True}
     worker = _worker(state_folder=folder.fault, lanes=reasons)
     status = with_lanes(state="retrying", lag=2, folder_fault=True, reason="StateFolderError: no space")
-    told = findings(replace(status, workers=[worker]))
+    status = replace(status, workers=[worker])
+    found = only(status)
 
-    assert len(told) == 1, told
-    (found,) = told
     assert (found.where, found.stands, found.do) == ("worker w1", True, "look at 10.0.0.1")
     assert found.what.startswith(
         f"lanes orders-0, orders-1, orders-2: 3 folders in /data/w1 cannot be written: IO error: {NO_SPACE}"
     )
     assert "lanes wait" in found.what
     assert found.what.endswith("; up to 4 messages wait")
-    assert _printed(replace(status, workers=[worker])).count("ACT") == 1
-    assert page.render(replace(status, workers=[worker]), [found], "w1", {}).count(NO_SPACE) == 1
+    assert printed(status, 2_000).count("ACT") == 1
+    assert page.render(status, [found], "w1", {}).count(NO_SPACE) == 1
 
 
 async def test_two_causes_are_named() -> None:
@@ -103,7 +93,7 @@ def test_a_long_text_is_shortened() -> None:
     found = findings(status)
     begins, ends = f"tries again and again: ValueError: {'x' * 400}", "x; up to 6 messages wait"
     for shown, whole in (
-        (_printed(status).replace("\n", ""), "--json has all"),
+        (printed(status, 2_000).replace("\n", ""), "--json has all"),
         (page.render(status, found, "w1", {}), "/status has all"),
     ):
         assert begins in shown
@@ -115,42 +105,34 @@ def test_a_long_text_is_shortened() -> None:
     assert "x" * 500 not in page.render(None, [], "w1", own, "brokers are away")
 
 
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        ({"reason": "StateFolderError: /data/w1/orders-0 cannot be written"}, True),  # an earlier version
-        ({"reason": "TimeoutError"}, False),
-        ({"reason": "whatever", "folder_fault": True}, True),
-    ],
-)
-def test_folder_fault_of_a_lane(said: dict[str, Any], found: bool) -> None:
-    """A lane's folder problem comes from a field of its worker's report."""
-    assert lanes._folder_fault(said) is found
+def test_folder_fault_of_a_lane() -> None:
+    """A lane's folder problem comes from a field of its worker's report, or from the error of an earlier version."""
+    assert lanes._folder_fault({"reason": "StateFolderError: /data/w1/orders-0 cannot be written"})
+    assert lanes._folder_fault({"reason": "whatever", "folder_fault": True})
+    assert not lanes._folder_fault({"reason": "TimeoutError"})
 
 
 def test_lanes_of_addresses_with_one_cause() -> None:
     """The same reason for lanes of two addresses is one finding."""
     status = with_lanes(state="retrying", reason="brokers are away", lag=1)
     [address] = status.addresses
-    other = replace(
-        address, address="bills", topic="bills", lanes=[replace(address.lanes[0], lane="bills-0")]
-    )
-    (found,) = findings(replace(status, addresses=[address, other]))
+    lane = replace(address.lanes[0], lane="bills-0")
+    other = replace(address, address="bills", topic="bills", lanes=[lane])
+    found = only(replace(status, addresses=[address, other]))
 
     assert found.where == "lanes orders-0, orders-1, bills-0"
     assert found.what.endswith("brokers are away; up to 3 messages wait")
 
 
 def test_workers_with_one_cause() -> None:
-    """A problem that several workers report is one finding, for topics as for absent brokers."""
-    workers = [
-        replace(WORKER, name=name, broker="away", faults=["address orders: no topic"])
-        for name in ("w1", "w2")
-    ]
-    away, topic = findings(replace(STATUS, workers=workers))
+    """A problem that several workers report is one finding, and so is a cluster that holds up several bridges."""
+    workers = [replace(WORKER, name=name, broker="away") for name in ("w1", "w2")]
+    away = only(replace(STATUS, workers=workers))
+    bridges = [replace(BRIDGE, bridge=name, fault="west:9092 does not answer") for name in ("a", "b")]
+    found = only(replace(STATUS, bridges=bridges))
 
     assert (away.where, away.what) == ("workers w1, w2", "brokers do not answer there, and lanes wait")
-    assert (topic.where, topic.what) == ("address orders", "no topic")
+    assert (found.where, found.command) == ("bridges a, b", "ringfence bridge status")
 
 
 def test_a_quota_is_a_note() -> None:
@@ -178,28 +160,19 @@ def test_partitions_with_one_cause() -> None:
     status = with_share(lag=5, state="none", holder=None, head_age_seconds=61.0)
     [group] = status.consumers
     shares = [replace(group.partitions[0], partition=index) for index in range(6)]
-    (found,) = findings(replace(status, consumers=[replace(group, partitions=shares)]))
+    found = only(replace(status, consumers=[replace(group, partitions=shares)]))
 
     assert found.where == "billing at orders, partitions 0, 1, 2, 3 and 2 more"
 
 
-def test_bridges_with_one_cause() -> None:
-    """A cluster that does not answer holds up all its bridges."""
-    bridges = [replace(BRIDGE, bridge=name, fault="west:9092 does not answer") for name in ("a", "b")]
-    (found,) = findings(replace(STATUS, bridges=bridges))
-
-    assert (found.where, found.command) == ("bridges a, b", "ringfence bridge status")
-
-
-@pytest.mark.parametrize(
-    ("told", "stands"), [({}, True), ({"lanes_in_memory": ["orders-0", "orders-1"]}, False)]
-)
-def test_lanes_in_memory(told: dict[str, Any], stands: bool) -> None:
+@pytest.mark.parametrize(("names", "stands"), [([], True), (["orders-0", "orders-1"], False)])
+def test_lanes_in_memory(names: list[str], stands: bool) -> None:
     """The worker has a field for it. Its text decides nothing, and a worker without the field has none in memory."""
-    worker = _worker(state_folder="no space (lanes keep their state in memory)", **told)
-    status = replace(STATUS, workers=[worker])
-    (found,) = findings(status)
+    told = {"lanes_in_memory": names} if names else {}
+    status = replace(
+        STATUS, workers=[_worker(state_folder="no space (lanes keep their state in memory)", **told)]
+    )
+    found = only(status)
 
     assert found.stands is stands
-    document = verb.as_document(status, [found])
-    assert document["workers"][0]["lanes_in_memory"] == told.get("lanes_in_memory", [])
+    assert verb.as_document(status, [found])["workers"][0]["lanes_in_memory"] == names
