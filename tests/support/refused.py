@@ -2,7 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from app.commands.repair.records import Place, Refused
+from app.commands.repair.records import Place, RedriveOptions, Refused
+from app.commands.repair.republish import InputTopic, Publisher
+from ringfence_kafka.config.settings import AddressSettings
 
 
 class Fetched(NamedTuple):
@@ -19,3 +21,13 @@ class Fetched(NamedTuple):
 def refused_record(**changes: Any) -> Refused:
     given = {"place": Place("q", 1, 7), "key": b"k", "value": b"v", "headers": (), "timestamp": 1_000_000}
     return Refused(**{**given, **changes})
+
+
+def publisher_of(
+    *, bytes_max: int = 1_000, bridged: bool = False, force: bool = False, **address: Any
+) -> Publisher:
+    """Return what publishes quarantined records of an address with these keys."""
+    target = InputTopic("orders", 4, bytes_max)
+    return Publisher(
+        target, AddressSettings(name="orders", **address), RedriveOptions(force=force), bridged=bridged
+    )

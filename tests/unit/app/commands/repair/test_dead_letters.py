@@ -1,7 +1,5 @@
 """Whether groups wait behind dead letters."""
 
-from typing import Self
-
 import pytest
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
@@ -10,7 +8,29 @@ from app.commands.repair.dead_letters import DeadLetterTopic
 from app.commands.repair.output import Row
 from app.commands.repair.records import parse
 from ringfence_kafka.config.load import validate
+from tests.support.cluster_double import ClusterDouble
 from tests.support.refused import Fetched
+
+
+class _Holders(ClusterDouble):
+    """Holders of consumer groups, of which this user may see one."""
+
+    def __init__(self, *_: object) -> None:
+        self.asked: list[str] = []
+
+    async def blocked(self, group: str) -> set[tuple[int, int]]:
+        assert group not in self.asked, "a connection that was refused is not asked again"
+        if group != "seen":
+            self.asked.append(group)
+            error = GroupAuthorizationFailedError if group == "hidden" else TopicAuthorizationFailedError
+            raise error("orders.accepted")
+        return {(0, 7)}
+
+
+def _letter(number: int, group: str) -> Row:
+    headers = (("_RF_CONSUMER_GROUP", group.encode()), ("__dlq.errors.topic", b"orders.accepted"),
+               ("__dlq.errors.partition", b"0"), ("__dlq.errors.offset", b"7"))  # fmt: skip
+    return Row(parse("orders.dlq", Fetched(headers, partition=0, offset=number)), b"group", False)
 
 
 async def test_waiting_that_cannot_be_told(
@@ -20,34 +40,9 @@ async def test_waiting_that_cannot_be_told(
 
     Only the waiting state stays unknown, and each refusal is reported once.
     """
-
-    class Holders:
-        def __init__(self, *_: object) -> None:
-            self.asked: list[str] = []
-
-        async def blocked(self, group: str) -> set[tuple[int, int]]:
-            assert group not in self.asked, "a connection that was refused is not asked again"
-            if group != "seen":
-                self.asked.append(group)
-                error = GroupAuthorizationFailedError if group == "hidden" else TopicAuthorizationFailedError
-                raise error("orders.accepted")
-            return {(0, 7)}
-
-        async def __aenter__(self) -> Self:
-            return self
-
-        async def __aexit__(self, *_: object) -> None:
-            pass
-
-    def letter(number: int, group: str, offset: int) -> Row:
-        headers = [("_RF_CONSUMER_GROUP", group), ("__dlq.errors.topic", "orders.accepted"),
-                   ("__dlq.errors.partition", "0"), ("__dlq.errors.offset", str(offset))]  # fmt: skip
-        encoded = tuple((name, value.encode()) for name, value in headers)
-        return Row(parse("orders.dlq", Fetched(encoded, partition=0, offset=number)), b"group", False)
-
-    monkeypatch.setattr(dead_letters, "LeaseHolders", Holders)
+    monkeypatch.setattr(dead_letters, "LeaseHolders", _Holders)
     topic = DeadLetterTopic(validate({"addresses": [{"name": "orders"}]}), "orders")
-    rows = [letter(0, "seen", 7), letter(1, "hidden", 7), letter(2, "hidden", 9), letter(3, "else", 7)]
+    rows = [_letter(number, group) for number, group in enumerate(("seen", "hidden", "hidden", "else"))]
     waits = await topic.waiting(rows)
     said = capsys.readouterr().err.splitlines()
 

@@ -8,22 +8,16 @@ from app.commands.repair.records import Selection, Wanted, parse
 from tests.support.refused import Fetched, refused_record
 
 
-def test_groups_for_programs() -> None:
-    """Every document has a group's name as ``--group`` takes it, and its bytes."""
-    shown = output.document(Row(refused_record(), b"a\xff", False))
-
-    assert (shown["group"], shown["group_hex"]) == ("hex:61ff", "61ff")
-    nobody = output.document(Row(refused_record(), None, False))
-    assert (nobody["group"], nobody["group_hex"]) == (None, None)
-
-
-def test_one_record_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
-    """The time of a record is readable for a person, and in milliseconds for programs."""
+def test_one_record(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its time is readable for a person, and in milliseconds for programs, and its group is as ``--group`` takes it."""
     refused = refused_record(timestamp=1_700_000_000_007)
     output.print_one(Row(refused, b"g", False))
+    shown, nobody = (output.document(Row(refused, group, False)) for group in (b"a\xff", None))
 
     assert "timestamp       2023-11-14 22:13:20.007 UTC\n" in capsys.readouterr().out
-    assert output.document(Row(refused, b"g", False))["timestamp"] == 1_700_000_000_007
+    assert shown["timestamp"] == 1_700_000_000_007
+    assert (shown["group"], shown["group_hex"]) == ("hex:61ff", "61ff")
+    assert (nobody["group"], nobody["group_hex"]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -46,46 +40,34 @@ def test_how_it_ends(
     assert capsys.readouterr().out.splitlines() == said
 
 
-def _letter(offset: int, consumer_group: str) -> Fetched:
-    return Fetched((("_RF_CONSUMER_GROUP", consumer_group.encode()),), offset=offset)
-
-
 def test_a_name_that_is_mistyped() -> None:
     """A selection without a match lists the open dead letters and their consumer groups.
 
     Otherwise a redrive for the mistyped name `biling` would look like success.
     """
-    letters = [_letter(1, "shipping"), _letter(2, "billing"), _letter(3, "billing")]
-    wanted = Wanted(Selection(consumer_group="biling"), lambda _: None)
-    for letter in letters:
-        is_open = letter.offset != 3
+    letters = [Fetched((("_RF_CONSUMER_GROUP", name),)) for name in (b"shipping", b"billing", b"billing")]
+    wanted, right = (Wanted(Selection(consumer_group=name), lambda _: None) for name in ("biling", "billing"))
 
+    for is_open, letter in zip((True, True, False), letters, strict=True):
         assert not wanted.takes(parse("q", letter), letter, 0.0, is_open=is_open)
     assert none_open("dead letters", wanted) == (
         "no open dead letters match; 2 others are open (consumer groups: billing, shipping)"
     )
-
-    right = Wanted(Selection(consumer_group="billing"), lambda _: None)
-
-    assert [right.takes(parse("q", letter), letter, 0.0, is_open=True) for letter in letters] == [
-        False,
-        True,
-        True,
-    ]
-    assert right.passed.count == 1
+    taken = [right.takes(parse("q", letter), letter, 0.0, is_open=True) for letter in letters]
+    assert (taken, right.passed.count) == ([False, True, True], 1)
 
 
-def test_nothing_is_open() -> None:
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        (Selection(), "there are no open letters"),
+        (Selection(reason="size"), "no open letters match"),
+        (Selection(at=[(3, 7), (0, 1)]), "0/1, 3/7: no open letters match; `list --all` shows settled ones"),
+    ],
+)
+def test_nothing_is_open(selection: Selection, said: str) -> None:
     """The text names the selection without open records: all, some, or given places."""
-    nothing = Wanted(Selection(), lambda _: None)
-    some = Wanted(Selection(reason="size"), lambda _: None)
-    places = Wanted(Selection(at=[(3, 7), (0, 1)]), lambda _: None)
-
-    assert none_open("letters", nothing) == "there are no open letters"
-    assert none_open("letters", some) == "no open letters match"
-    assert none_open("letters", places) == (
-        "0/1, 3/7: no open letters match; `list --all` shows settled ones"
-    )
+    assert none_open("letters", Wanted(selection, lambda _: None)) == said
 
 
 def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
