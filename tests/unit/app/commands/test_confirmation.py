@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app import cli
 from app.commands import confirmation
 from app.commands.topics import grow
 from app.commands.topics.growth_plan import Growth, Work
-from tests.support.terminal import Keyboard
+from tests.support.terminal import Keyboard, entered
 
 
 def test_no_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,30 +33,21 @@ def test_rings_clear_asks(
     config = tmp_path / "ringfence.toml"
     config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
     monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["rings", "clear", "orders", "--config", str(config)])
 
-    assert ended.value.code == 1
+    assert entered("rings", "clear", "orders", "--config", str(config)) == 1
     said = capsys.readouterr().err
     assert "Forget all IDs of orders?" in said
     assert "nothing was done: the answer was no" in said
 
 
 @pytest.mark.parametrize(
-    ("options", "typed", "code", "asked"),
-    [
-        ([], Keyboard("n\n"), 1, True),
-        ([], Keyboard("y\n"), 0, True),
-        (["--yes"], Keyboard("n\n"), 0, False),
-        (["--dry-run"], Keyboard("n\n"), 0, False),
-        ([], io.StringIO(), 0, False),  # a script
-    ],
+    ("options", "answer", "code"),
+    [([], "n\n", 1), ([], "y\n", 0), (["--yes"], "", 0), (["--dry-run"], "", 0)],
 )
 def test_topics_grow_asks(
     options: list[str],
-    typed: io.StringIO,
+    answer: str,
     code: int,
-    asked: bool,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -80,10 +70,8 @@ def test_topics_grow_asks(
     monkeypatch.setattr(grow, "Cluster", lambda *_: contextlib.nullcontext())
     config = tmp_path / "ringfence.toml"
     config.write_text('[[addresses]]\nname = "orders"\n')
-    monkeypatch.setattr(sys, "stdin", typed)
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["topics", "grow", "orders", "--partitions", "8", *options, "--config", str(config)])
+    monkeypatch.setattr(sys, "stdin", Keyboard(answer))
 
-    said = capsys.readouterr().err
-    assert ("Give orders 8 partitions, where it has 4" in said) is asked
-    assert (ended.value.code, bool(grown)) == (code, code == 0 and "--dry-run" not in options)
+    assert entered("topics", "grow", "orders", "--partitions", "8", *options, "--config", str(config)) == code
+    assert ("Give orders 8 partitions, where it has 4" in capsys.readouterr().err) is bool(answer)
+    assert bool(grown) is (code == 0 and "--dry-run" not in options)

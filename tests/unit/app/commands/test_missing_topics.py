@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -27,12 +27,6 @@ class _Nothing(ClusterDouble):
     group_id = "g"
 
     def __init__(self, *_: object) -> None:
-        pass
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
         pass
 
     async def partition_counts(self, _: list[str]) -> dict[str, int]:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app import cli
 from ringfence_kafka.config import schema
-from ringfence_kafka.process import command_line
+from tests.support.terminal import entered
 
 
 @pytest.fixture
@@ -17,31 +16,22 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def _run(*arguments: str) -> int | str | None:
-    with pytest.raises(SystemExit) as ended:
-        command_line.run(cli.cli, ("config", *arguments), "ringfence")
-    return ended.value.code
-
-
 def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run("schema") == 0
+    assert entered("config", "schema") == 0
     assert json.loads(capsys.readouterr().out) == schema.document()
 
 
 def test_show(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each value stands on a line of its own, with its origin; ``--changed`` leaves the defaults out."""
-    arguments = ("show", "--config", str(file), "--bootstrap-server", "k:1")
-    assert _run(*arguments) == 0
+    arguments = ("config", "show", "--config", str(file), "--bootstrap-server", "k:1")
+    assert entered(*arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     assert f"app.web_port = 6066{' ' * 43}# default" in lines
-    assert _run(*arguments, "--changed") == 0
+    assert entered(*arguments, "--changed") == 0
     changed = capsys.readouterr().out.splitlines()
     assert [line.split(" # ")[1] for line in changed] == ["--bootstrap-server", f"{file}:3", f"{file}:2"]
     assert set(changed) < set(lines)
-
-
-def test_show_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run("show", "--config", str(file), "--json") == 0
+    assert entered(*arguments, "--json") == 0
     values = json.loads(capsys.readouterr().out)
     assert {"key": "addresses[orders].lanes", "value": 1, "origin": f"{file}:3"} in values
 
@@ -49,7 +39,7 @@ def test_show_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_check(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A good file is ok, with all that was read; nothing listens at its broker."""
     monkeypatch.setenv("RINGFENCE_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
-    assert _run("check", "--config", str(file)) == 0
+    assert entered("config", "check", "--config", str(file)) == 0
     said = capsys.readouterr()
     assert said.err == f"next: ringfence topics check --config {file}\n"
     assert said.out.splitlines() == [
@@ -60,6 +50,9 @@ def test_check(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         "  bridges: none",
         "  cluster connections: none",
     ]
+    file.write_text("")
+    assert entered("config", "check", "--config", str(file)) == 0
+    assert "next: add an [[addresses]] entry" in capsys.readouterr().out
 
 
 def test_check_of_a_bad_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +61,7 @@ def test_check_of_a_bad_file(file: Path, capsys: pytest.CaptureFixture[str]) -> 
         '[app]\nsession_timeout = 5\nweb_name = "a b"\n'
         '[[cluster_connections]]\nname = "a.b"\nthis = "a"\naddresses = ["x"]\nmembers = []\n'
     )
-    assert _run("check", "--config", str(file)) == 2
+    assert entered("config", "check", "--config", str(file)) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.removeprefix("ringfence: ").splitlines() == [
@@ -76,9 +69,3 @@ def test_check_of_a_bad_file(file: Path, capsys: pytest.CaptureFixture[str]) -> 
         f"{file}: app.web_name = 'a b': use letters, digits, dots, underscores and hyphens, without a port",
         f"{file}: cluster_connections[a.b].name = 'a.b': use letters, digits, underscores and hyphens",
     ]
-
-
-def test_a_file_without_addresses(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file.write_text("")
-    assert _run("check", "--config", str(file)) == 0
-    assert "next: add an [[addresses]] entry" in capsys.readouterr().out

@@ -1,8 +1,9 @@
 """The question before messages of a group are dropped, and the limit to those messages."""
 
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,8 @@ class _Topic(ClusterDouble):
         self.told: list[dict[str, Any]] = []
         self.below: list[int] = []
         self._web = "http://c1:80" if held else ""
+        self._patch = monkeypatch
+        monkeypatch.setattr(sys, "stdin", Keyboard(""))
         monkeypatch.setattr(changes, "Cluster", self._cluster)
         monkeypatch.setattr(show, "progresses", self._progresses)
         monkeypatch.setattr(show, "read_position", self._standing)
@@ -39,14 +42,19 @@ class _Topic(ClusterDouble):
         monkeypatch.setattr(consumer_api, "ask", self._ask)
         monkeypatch.setattr(offline_drop, "drop_below", self._drop_below)
 
+    def dropped(self, happens: Callable[[], object], *, skip: bool) -> tuple[int, str]:
+        """Return the exit code and the question. Somebody says yes, and while the question was read something happened."""
+        asked: list[str] = []
+
+        def confirmed(question: str, **_: object) -> None:
+            asked.append(question)
+            happens()
+
+        self._patch.setattr(changes, "confirmed", confirmed)
+        return changes.drop(SETTINGS, "orders", "billing", "g", skip=skip, yes=False), asked[0]
+
     def _cluster(self, *_: object) -> "_Topic":
         return self
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
 
     async def await_coordinator(self) -> None:
         pass
@@ -74,28 +82,16 @@ class _Topic(ClusterDouble):
         self.below.append(arguments[5])
 
 
-def _answer(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[str]:
-    """Somebody says yes, and while the question was read something happened. Returns what was asked."""
-    asked: list[str] = []
-
-    def confirmed(question: str, **_: object) -> None:
-        asked.append(question)
-        happens()
-
-    monkeypatch.setattr(sys, "stdin", Keyboard(""))
-    monkeypatch.setattr(changes, "confirmed", confirmed)
-    return asked
-
-
 @pytest.mark.parametrize("held", [False, True])
 def test_purge_what_was_asked_about(monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
     """A purge drops and counts only the messages that the question named by offset, and none that came since."""
     topic = _Topic(monkeypatch, held=held)
-    asked = _answer(monkeypatch, lambda: topic.unfinished.extend([8, 9]))
 
-    assert changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 0
-    assert "drop for good 2 messages" in asked[0]
-    assert "of orders.accepted/0 from offset 5 to 7?" in asked[0]
+    code, asked = topic.dropped(lambda: topic.unfinished.extend([8, 9]), skip=False)
+
+    assert code == 0
+    assert "drop for good 2 messages" in asked
+    assert "of orders.accepted/0 from offset 5 to 7?" in asked
     assert [item["below"] for item in topic.told] == ([8] if held else [])
     assert topic.below == ([] if held else [8])
 
@@ -106,10 +102,11 @@ def test_skip_what_was_asked_about(
 ) -> None:
     """A skip drops only the message that the question named; if somebody was quicker, the next message stays."""
     topic = _Topic(monkeypatch, held=held)
-    asked = _answer(monkeypatch, lambda: topic.unfinished.pop(0))
 
-    assert changes.drop(SETTINGS, "orders", "billing", "g", skip=True, yes=False) == 1
-    assert "the first message, orders.accepted/0/5?" in asked[0]
+    code, asked = topic.dropped(lambda: topic.unfinished.pop(0), skip=True)
+
+    assert code == 1
+    assert "the first message, orders.accepted/0/5?" in asked
     assert (topic.told, topic.below) == ([], [])
     said = capsys.readouterr().out
     assert "gone     orders.accepted/0/5" in said
@@ -119,10 +116,10 @@ def test_skip_what_was_asked_about(
 def test_another_topic_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets of a deleted topic do not apply to the one created in its place."""
     topic = _Topic(monkeypatch, held=False)
-    _answer(monkeypatch, lambda: setattr(topic, "topic_id", "second"))
 
-    assert changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 1
-    assert topic.below == []
+    code, _ = topic.dropped(lambda: setattr(topic, "topic_id", "second"), skip=False)
+
+    assert (code, topic.below) == (1, [])
 
 
 @pytest.mark.parametrize("owned", [False, True])

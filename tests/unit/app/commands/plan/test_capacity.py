@@ -29,8 +29,6 @@ def _json(*arguments: str) -> dict[str, dict[str, float]]:
     [
         (177, 4, 80_000, True),
         (246, 4, 80_000, False),
-        (316, 64, 64 * 6_000, False),
-        (364, 64, 64 * 6_000, False),
         (504, 64, 64 * 20_000, False),
         (410, 64, 0, False),
         (396, 4, 950_272, False),
@@ -42,8 +40,7 @@ def test_memory_is_no_less_than_any_peak(peak_mib: int, lanes: int, ids: int, na
 
     It is at most 2.2 times as much, so that the plan stays usable.
     """
-    demand = Demand(1_000, 100, ids, resident_ids=max(ids, 1) / lanes, native=native)
-    found = plan(demand)
+    found = plan(Demand(1_000, 100, ids, resident_ids=max(ids, 1) / lanes, native=native))
 
     assert found.lanes == lanes if 0 < ids < 10_000_000 else True
     planned = found.worker_memory / MIB + (lanes - found.lanes) * 1.4
@@ -84,48 +81,38 @@ def test_an_old_disk_is_no_help() -> None:
     assert long.restart_s == long.empty_s
 
 
-def test_a_group_that_is_too_large_is_told() -> None:
-    """A group too large for one lane is refused, whatever the number of lanes."""
+def test_what_no_plan_fits_is_told() -> None:
+    """A group too large for one lane is refused, whatever the number of lanes, and so is a worker too small for its messages."""
     with pytest.raises(ConfigurationError, match=r"largest group has 200,000 messages/s .*divide the group"):
         plan(Demand(1e6, 100, 1e6, largest_group=0.2))
-
-
-def test_a_worker_that_is_too_small_is_told() -> None:
-    """A worker too small for the messages in flight is refused."""
     with pytest.raises(ConfigurationError, match=r"a worker needs [\d,]+ MiB .*--worker-memory"):
         plan(Demand(1, 1, 1, worker_memory=100 * MIB))
-
-
-def _row(name: str, *arguments: str) -> str:
-    return next(line for line in _run(*arguments).output.splitlines() if f"│ {name} " in line)
 
 
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        (("--rate", "5k", "--ids", "100k"), "yes │ one ring knows all IDs of the address"),
-        (("--rate", "100k", "--ids", "100k"), "no │ a lane judges 56,267 messages/s"),
-        (("--rate", "1k", "--ids", "20M"), "no │ a lane has at most 10,000,000 IDs"),
-        (
-            ("--rate", "1k", "--ids", "9M", "--worker-memory", "700MiB"),
-            "no │ one worker has all IDs in memory",
-        ),
+        ("--rate 5k --ids 100k", "yes │ one ring knows all IDs of the address"),
+        ("--rate 100k --ids 100k", "no │ a lane judges 56,267 messages/s"),
+        ("--rate 1k --ids 20M", "no │ a lane has at most 10,000,000 IDs"),
+        ("--rate 1k --ids 9M --worker-memory 700MiB", "no │ one worker has all IDs in memory"),
     ],
 )
-def test_one_lane(arguments: tuple[str, ...], answer: str) -> None:
+def test_one_lane(arguments: str, answer: str) -> None:
     """Rate, IDs and memory of one worker limit a lane that has the whole address."""
-    assert answer in " ".join(_row("lanes = 1 is enough", *arguments).split())
+    lines = _run(*arguments.split()).output.splitlines()
+    row = next(line for line in lines if "│ lanes = 1 is enough " in line)
+
+    assert answer in " ".join(row.split())
 
 
 @pytest.mark.parametrize(
     ("option", "text", "expected"),
     [
         ("rate", "500", 500),
-        ("rate", "5k", 5_000),
+        ("rate", "5 k", 5_000),
         ("rate", "1.5M", 1_500_000),
         ("ids", "2G", 2e9),
-        ("rate", "5 k", 5_000),
-        ("size", "100", 100),
         ("size", "100B", 100),
         ("size", "2KiB", 2048),
         ("size", "1.5MB", 1.5e6),
@@ -138,12 +125,6 @@ def test_units(option: str, text: str, expected: float) -> None:
     assert found["demand"][option] == expected
 
 
-@pytest.mark.parametrize("text", ["", "-5", "5m", "5K", "1e6", "k", "5 kk"])
-def test_numbers_without_meaning_are_refused(text: str) -> None:
-    """A small m is a minute, not a million."""
-    assert "write for example" in str(_run(f"--rate={text}", "--ids", "1k").exception)
-
-
 def test_the_changelog_is_planned_as_it_is_configured() -> None:
     assert int(CHANGELOG_CONFIG["delete.retention.ms"]) / 2000 == STALE_S
     assert float(CHANGELOG_CONFIG["min.cleanable.dirty.ratio"]) == DIRTY
@@ -153,22 +134,24 @@ def test_the_changelog_is_planned_as_it_is_configured() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--rate", "5m", "--ids", "1k"], "not a number"),
-        (["--rate", "5k", "--size", "1XB", "--ids", "1k"], "not a size"),
-        (["--rate", "5k", "--ids", "1k", "--outage", "2"], "not a duration"),
-        (["--rate", "0", "--ids", "1k"], "0 needs no plan"),
-        (["--rate", "1", "--ids", "1k", "--catch-up", "0s"], "0 needs no plan"),
-        (["--rate", "5k", "--ids", "1k", "--resends-within", "1h"], "choose one"),
-        (["--rate", "5k", "--ids", "1k", "--brokers", "1"], "--replicas 3 needs as many brokers"),
-        (["--rate", "5k", "--ids", "1k", "--bootstrap-server", "a:1"], "has no effect with plan"),
+        ("--rate 5m --ids 1k", "not a number"),  # a small m is a minute, not a million
+        ("--rate 1e6 --ids 1k", "write for example"),
+        ("--rate=-5 --ids 1k", "write for example"),
+        ("--rate 5k --size 1XB --ids 1k", "not a size"),
+        ("--rate 5k --ids 1k --outage 2", "not a duration"),
+        ("--rate 0 --ids 1k", "0 needs no plan"),
+        ("--rate 1 --ids 1k --catch-up 0s", "0 needs no plan"),
+        ("--rate 5k --ids 1k --resends-within 1h", "choose one"),
+        ("--rate 5k --ids 1k --brokers 1", "--replicas 3 needs as many brokers"),
+        ("--rate 5k --ids 1k --bootstrap-server a:1", "has no effect with plan"),
     ],
 )
-def test_faults_name_the_way_out(arguments: list[str], says: str) -> None:
-    assert says in str(_run(*arguments).exception)
+def test_faults_name_the_way_out(arguments: str, says: str) -> None:
+    assert says in str(_run(*arguments.split()).exception)
 
 
 def test_ids_of_the_configuration(tmp_path: Path) -> None:
-    """The plan counts the IDs of each lane of each address, and the bounds of [app]."""
+    """The plan counts the IDs of each lane of each address, and the bounds of [app]. Without IDs it says what is missing."""
     config = tmp_path / "ringfence.toml"
     config.write_text(
         "[app]\nbuffer_bytes_max = 33554432\n"
@@ -179,12 +162,7 @@ def test_ids_of_the_configuration(tmp_path: Path) -> None:
 
     assert found["demand"]["ids"] == 8 * 1_000 + 4 * 20_000 + 20_000
     assert found["demand"]["buffer_bytes"] == 32 * MIB
-
-
-def test_without_ids_it_says_what_is_missing(tmp_path: Path) -> None:
-    config = tmp_path / "ringfence.toml"
     config.write_text("")
-
     assert "--resends-within" in str(_run("--rate", "1k", "--config", str(config)).exception)
 
 

@@ -50,6 +50,8 @@ def _address(lanes: int = 0, size: int = CAPACITY) -> AddressSettings:
 
 
 class Record(NamedTuple):
+    """A changelog record with its time."""
+
     offset: int
     key: bytes
     value: bytes | None
