@@ -3,19 +3,17 @@
 import pytest
 
 from app.check.bridge import HOP_HEADER, Crossing, judge
-from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Headers, Record
+from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record
 
 
-def sent(offset: int, known: str, group: str = "g", **more: str) -> Record:
+def sent(offset: int, known: str, group: str = "g") -> Record:
     """As a producer sends it."""
-    headers: Headers = ((ID_HEADER, known.encode()), *((name, item.encode()) for name, item in more.items()))
-    return Record(0, offset, group.encode(), known.encode(), headers, 1_000 + offset)
+    return Record(0, offset, group.encode(), known.encode(), ((ID_HEADER, known.encode()),), 1_000 + offset)
 
 
-def bridged(offset: int, record: Record, hop: str | None = None) -> Record:
+def bridged(offset: int, record: Record) -> Record:
     """As the bridge writes it at the target."""
-    mark = (HOP_HEADER, (hop or f"b/{record.offset}").encode())
-    return record._replace(offset=offset, headers=(*record.headers, mark))
+    return record._replace(offset=offset, headers=(*record.headers, (HOP_HEADER, b"b/%d" % record.offset)))
 
 
 def accepted(offset: int, record: Record, partition: int = 0) -> Record:
@@ -45,55 +43,49 @@ def test_exact() -> None:
     assert (found.over_the_bridge, found.bridged_again, found.failed_over) == (4, 1, 1)
 
 
-@pytest.mark.parametrize("missing", range(4))
-def test_lost(missing: int) -> None:
+def test_lost() -> None:
     """A message that is missing from the accepted topic is lost, whichever way it came."""
-    assert faults(judge(ORIGIN, TARGET, [*ACCEPTED[:missing], *ACCEPTED[missing + 1 :]])) == (1, 0, 0, 0)
+    for missing in ACCEPTED:
+        rest = [record for record in ACCEPTED if record is not missing]
+        assert faults(judge(ORIGIN, TARGET, rest)) == (1, 0, 0, 0)
 
 
-@pytest.mark.parametrize("place", [2, 4])
-def test_doubled(place: int) -> None:
+def test_doubled() -> None:
     """A message is doubled if it comes over the bridge again, or over the bridge and directly."""
-    found = judge(ORIGIN, TARGET, [*ACCEPTED, accepted(20, TARGET[place])])
+    for place in (2, 4):
+        found = judge(ORIGIN, TARGET, [*ACCEPTED, accepted(20, TARGET[place])])
 
-    assert len(found.doubled) == 1
-    assert found.doubled[0].endswith("accepted 2 times")
+        assert len(found.doubled) == 1
+        assert found.doubled[0].endswith("accepted 2 times")
 
 
 def test_out_of_order() -> None:
-    """Two messages of one group that came the same way must keep their order; on different ways they need not."""
+    """Two messages of one group that came the same way must keep their order; on different ways they need not.
+
+    A group in two partitions is out of order, because a reader of one partition would not see all of it.
+    """
     one, two, three, four = ACCEPTED
+    elsewhere = accepted(0, TARGET[5], partition=1)
 
-    assert faults(judge(ORIGIN, TARGET, [two, one, three, four])) == (0, 0, 1, 0)
-    assert faults(judge(ORIGIN, TARGET, [one, two, four, three])) == (0, 0, 1, 0)
+    for records in ([two, one, three, four], [one, two, four, three], [one, two, three, elsewhere]):
+        assert faults(judge(ORIGIN, TARGET, records)) == (0, 0, 1, 0)
     assert faults(judge(ORIGIN, TARGET, [three, one, two, four])) == (0, 0, 0, 0)
-
-
-def test_group_in_two_partitions() -> None:
-    """A group in two partitions is out of order, because a reader of one partition would not see all of it."""
-    assert faults(judge(ORIGIN, TARGET, [*ACCEPTED[:3], accepted(0, TARGET[5], partition=1)])) == (0, 0, 1, 0)
 
 
 def test_changed() -> None:
     """A change of key, value, header or time is reported, and so is a message that nobody sent."""
-    for change in ({"value": b"other"}, {"timestamp": 1}, {"headers": (*ACCEPTED[0].headers, ("more", b""))}):
-        assert faults(judge(ORIGIN, TARGET, [ACCEPTED[0]._replace(**change), *ACCEPTED[1:]]))[3] == 1
-    assert faults(judge(ORIGIN[:1], TARGET[:1], [ACCEPTED[0], accepted(9, sent(0, "x", "h"))])) == (
-        0,
-        0,
-        0,
-        1,
-    )
+    first, *rest = ACCEPTED
+    for change in ({"value": b"other"}, {"timestamp": 1}, {"headers": (*first.headers, ("more", b""))}):
+        assert faults(judge(ORIGIN, TARGET, [first._replace(**change), *rest]))[3] == 1
+    nobodys = accepted(9, sent(0, "x", "h"))
+    assert faults(judge(ORIGIN[:1], TARGET[:1], [first, nobodys])) == (0, 0, 0, 1)
 
 
-def test_no_source() -> None:
-    """An accepted record that names no existing input record is a phantom."""
-    strange = ACCEPTED[0]._replace(headers=(*ACCEPTED[0].headers[:-1], (SOURCE_HEADER, b"orders/7/7")))
+def test_what_cannot_be_told() -> None:
+    """An accepted record that names no existing input record is a phantom. A message without an ID cannot be judged."""
+    first, *rest = ACCEPTED
+    strange = first._replace(headers=(*first.headers[:-1], (SOURCE_HEADER, b"orders/7/7")))
 
-    assert faults(judge(ORIGIN, TARGET, [strange, *ACCEPTED[1:]]))[2] == 1
-
-
-def test_no_id() -> None:
-    """A message without an ID cannot be judged."""
+    assert faults(judge(ORIGIN, TARGET, [strange, *rest]))[2] == 1
     with pytest.raises(CannotJudgeError, match="0/0 has no _AMQ_DUPL_ID"):
         judge([ONE._replace(headers=())], [], [])

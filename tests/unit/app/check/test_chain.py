@@ -61,13 +61,11 @@ def test_exact() -> None:
     found = judged("billing", results("billing"))
 
     assert faults(found) == (0, 0, 0, 0), found
-    assert summary(found, 3) == [
-        (
-            "orders → billing → ledger, two handlers that send: 5 orders of 2 accounts, 0 lost, 0 doubled, 0 out of order, "
-            "0 wrong. All totals are exact."
-        ),
-        "3 of them were in billing when its handler was killed with SIGKILL. Another process did the rest.",
-    ]
+    exact, killed = summary(found, 3)
+    assert exact.endswith(
+        "5 orders of 2 accounts, 0 lost, 0 doubled, 0 out of order, 0 wrong. All totals are exact."
+    )
+    assert killed.startswith("3 of them were in billing when its handler was killed with SIGKILL.")
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -84,39 +82,32 @@ def test_one_fault(topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_wrong_line(topic: str) -> None:
+    """A line with another account, total, number or ID, or without an ID, is wrong."""
+    first, *rest = results(topic)
+    changes: list[dict[str, Any]] = [
         {"key": b"b"},
         {"key": None},
         {"value": b'{"order": "orders/0/0", "amount": 5, "total": 6, "entry": 1}'},
         {"value": b'{"order": "orders/0/0", "amount": 5, "total": 5, "entry": 2}'},
         {"headers": ()},
         {"headers": ((ID_HEADER, b"2"),)},
-    ],
-)
-def test_a_wrong_line(topic: str, change: dict[str, Any]) -> None:
-    """A line with another account, total, number or ID, or without an ID, is wrong."""
-    first, *rest = results(topic)
-
-    assert faults(judged(topic, [*rest, first._replace(**change)]))[3] == 1
+    ]
+    for change in changes:
+        assert faults(judged(topic, [*rest, first._replace(**change)]))[3] == 1, change
 
 
-@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b'{"order": "orders/0/9"}', b'{"order": 1}'])
-def test_no_line_of_an_order(value: bytes | None) -> None:
+def test_no_line_of_an_order() -> None:
     first, *rest = results("ledger")
+    for value in (None, b"", b"{", b"[]", b'{"order": "orders/0/9"}', b'{"order": 1}'):
+        assert faults(judged("ledger", [first._replace(value=value), *rest])) == (1, 0, 0, 1)
 
-    assert faults(judged("ledger", [first._replace(value=value), *rest])) == (1, 0, 0, 1)
 
-
-@pytest.mark.parametrize(
-    ("broken", "said"),
-    [
+def test_orders_that_cannot_be_judged() -> None:
+    for broken, said in (
         (order(0, "{}"), "has no amount"),
         (order(0, "x"), "has no amount"),
         (order(0, "1")._replace(headers=()), "has no _RF_SOURCE"),
-    ],
-)
-def test_orders_that_cannot_be_judged(broken: Record, said: str) -> None:
-    with pytest.raises(CannotJudgeError, match=said):
-        judge([broken], {})
+    ):
+        with pytest.raises(CannotJudgeError, match=said):
+            judge([broken], {})

@@ -27,26 +27,19 @@ def _listener(port: int) -> socket.socket:
     return found
 
 
-def test_who_it_was_chosen_for_listens_there_again_and_again() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody could listen beside what holds it")
+def test_nobody_else_is_given_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port is given once, and who it was chosen for listens there again and again."""
     port = ports.choose(HOST)
     for _ in range(2):
         with _listener(port), socket.create_connection((HOST, port)):
             pass
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody could listen beside what holds it")
-def test_nobody_else_is_given_it() -> None:
-    port = ports.choose(HOST)
     done = subprocess.run(
         [sys.executable, "-c", _ASKS, str(port)], capture_output=True, text=True, check=False
     )
     assert "no free port" in done.stderr
     with socket.socket() as client, pytest.raises(OSError, match="in use"):
         client.bind((HOST, port))
-
-
-def test_a_port_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = ports.choose(HOST)
     monkeypatch.setattr(ports, "_RANGE", range(port, port + 1))
     with pytest.raises(PrerequisiteError, match="no free port"):
         ports.choose(HOST)

@@ -1,5 +1,7 @@
 """Properties that ``ringfence broker --property`` takes; no broker is started."""
 
+from pathlib import Path
+
 import pytest
 
 from app.embedded import command, server_files
@@ -21,23 +23,17 @@ def test_pairs() -> None:
 @pytest.mark.parametrize("pair", ["", "log.retention.ms", "=60000", "a b=1", "a=1\nb=2", "lög=1"])
 def test_no_pair(pair: str) -> None:
     """A malformed pair is refused with an example."""
-    with pytest.raises(
-        ConfigurationError, match=r"is not KEY=VALUE on one line: write for example --property log"
-    ):
+    said = r"is not KEY=VALUE on one line: write for example --property log"
+    with pytest.raises(ConfigurationError, match=said):
         command.parse_properties([pair])
 
 
-def test_one_that_stands_twice() -> None:
-    """A property that stands twice is refused, so nobody has to guess which one counts."""
-    with pytest.raises(ConfigurationError, match=r"num\.partitions is given twice, with '1' and '2'"):
-        command.parse_properties(["num.partitions=1", "num.partitions=2"])
-
-
-def test_what_the_broker_sets_itself() -> None:
-    """A property for listeners, data folders or the single node is refused.
+def test_what_the_broker_sets_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A property for listeners, data folders or the single node is refused before a broker is started.
 
     The error has the reason and the option to use instead.
     """
+    monkeypatch.setattr("app.embedded.command.EmbeddedBroker", lambda *_, **__: pytest.fail("a broker"))
     ours = server_files.server_properties("127.0.0.1", 1, 2, {}).splitlines()
     owned = {key for key, _, _ in (line.partition("=") for line in ours)} & set(command.OWNED)
 
@@ -47,15 +43,9 @@ def test_what_the_broker_sets_itself() -> None:
     }  # fmt: skip
     for key, way_out in {"listeners": "--port", "log.dirs": "--dir", "node.id": "one node"}.items():
         with pytest.raises(ConfigurationError, match=f"--property {key} cannot be set, .*{way_out}"):
-            command.parse_properties([f"{key}=x"])
-
-
-def test_nothing_is_started_for_a_fault(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refused property is reported before a broker is started."""
-    monkeypatch.setattr("app.embedded.command.EmbeddedBroker", lambda *_, **__: pytest.fail("a broker"))
-
-    with pytest.raises(ConfigurationError):
-        run_broker(0, tmp_path, ["listeners=x"])  # type: ignore[arg-type]
+            run_broker(0, tmp_path, [f"{key}=x"])
+    with pytest.raises(ConfigurationError, match=r"num\.partitions is given twice, with '1' and '2'"):
+        command.parse_properties(["num.partitions=1", "num.partitions=2"])
 
 
 def test_unknown_ones() -> None:
@@ -69,8 +59,7 @@ def test_unknown_ones() -> None:
         "ssl.key.password": True,
         "foo.bar": True,
     }
-    given = [*described, "listener.name.tls.ssl.client.auth"]
-    strange = command.unknown_properties(given, described)
+    strange = command.unknown_properties([*described, "listener.name.tls.ssl.client.auth"], described)
 
     assert strange == ["log.retention.mss", "foo.bar"]
     assert str(command.no_such_property(strange, described)) == (
