@@ -13,9 +13,8 @@ from aiokafka.protocol.fetch import FetchRequest
 
 from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
 from agents.batch.inbox import Inbox
-from app.worker.fetch.buffers import COPIES, RECORD_BYTES, STEP_RECORDS, Buffers, Held, cost
+from app.worker.fetch.buffers import STEP_RECORDS, Buffers, Held, cost
 from app.worker.fetch.fetch_scheduler import BoundedFetches
-from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 
 MIB = 2**20
 BOUND = 16 * MIB
@@ -61,16 +60,6 @@ def shared(partitions: int, bytes_max: int = BOUND, **more: Any) -> Buffers:
     return buffers
 
 
-# -- what a batch costs ---------------------------------------------------------------------------------------------
-
-
-def test_cost() -> None:
-    """Every part of a record counts, with all the copies that its transaction will make."""
-    records = [Record(0, b"key", b"v" * 1_000, (("id", b"1234"), ("none", None))), Record(1, None, None)]
-
-    assert cost(records) == 2 * RECORD_BYTES + 2 * HEADER_BYTES + COPIES * (3 + 1_000 + 2 + 4 + 4)
-
-
 async def test_read_up_to_a_batch() -> None:
     """A read takes as many records as make a batch, whatever their size. The rest comes next, without repetition."""
     buffers = shared(1)
@@ -112,17 +101,6 @@ async def test_large_ones_after_small_ones() -> None:
     assert most <= STEP_RECORDS
 
 
-async def test_no_more_than_there_is_room_for() -> None:
-    """Partitions that read at once, each until it has no room, stay below the bound together."""
-    buffers = shared(16)
-    held: list[Any] = []
-    for number in [*range(16)] * 100:
-        if buffers.has_room(tp(number)):
-            held += await buffers.read(Lying(*([Record(value=b"v" * 500)] * 5_000)), tp(number))
-
-    assert BOUND // 2 < buffers.used < BOUND * 3 // 4 + 16 * 2**16
-
-
 async def test_large_ones_are_told() -> None:
     """Large records are reported, and small ones are not, however many there are."""
     told: list[bool] = []
@@ -133,30 +111,11 @@ async def test_large_ones_are_told() -> None:
     assert told == [True]
 
 
-async def test_nothing_to_read() -> None:
-    """A fetch of markers alone counts no bytes."""
-    buffers = shared(1)
+def test_given_back() -> None:
+    """A batch gives its bytes back once, however often it is freed.
 
-    assert await buffers.read(Lying(), tp(0)) == ([], None)
-    assert buffers.used == 0
-
-
-# -- when it is given back --------------------------------------------------------------------------------------------
-
-
-def test_given_back_when_done() -> None:
-    """A batch gives its bytes back once, however often it is freed, even if it is still referred to."""
-    buffers = shared(1)
-    batch = FetchedBatch("orders", 0, 0, 1, [], 0, bytes=100, held=(buffers.hold(tp(0), 100),))
-    for _ in range(2):
-        batch.free()
-        buffers.settle()
-
-        assert buffers.used == 0
-
-
-def test_given_back_when_dropped() -> None:
-    """A rebalance drops the batches in Faust and in the inbox without notice, and their bytes are given back."""
+    A rebalance drops the batches in Faust and in the inbox without notice, and their bytes are given back.
+    """
     buffers = shared(1)
     mail = Inbox()
     for begin in (0, 1):
@@ -168,6 +127,9 @@ def test_given_back_when_dropped() -> None:
         del batch
 
         assert not parcel.take()
+    freed = FetchedBatch("orders", 0, 0, 1, [], 0, bytes=100, held=(buffers.hold(tp(0), 100),))
+    freed.free()
+    freed.free()
     buffers.settle()
     before = buffers.used
     mail.clear()
@@ -193,9 +155,6 @@ def test_who_waits_is_told() -> None:
     assert buffers.has_room(tp(0))
 
 
-# -- how it is shared ---------------------------------------------------------------------------------------------------
-
-
 def test_one_too_large_passes_alone() -> None:
     """A message larger than the whole bound is fetched when its partition has nothing, and others continue beside it."""
     buffers = shared(2)
@@ -205,24 +164,6 @@ def test_one_too_large_passes_alone() -> None:
     assert buffers.may_fetch(tp(1), wanted=True)
     huge.free()
     assert buffers.may_fetch(tp(0), wanted=True)
-
-
-def test_stuck_ones_leave_room() -> None:
-    """Lanes whose output is refused keep what they have: the others share the rest, and each has its own part."""
-    buffers = shared(64)
-    stuck = []
-    for number in range(63):
-        while buffers.has_room(tp(number)):
-            stuck.append(buffers.hold(tp(number), 10_000))
-    before = buffers.used
-    lone = 0
-    while buffers.has_room(tp(63)):
-        stuck.append(buffers.hold(tp(63), 10_000))
-        lone += 10_000
-
-    assert before < BOUND
-    assert buffers.used < BOUND
-    assert lone >= BOUND * 3 // 4 // 2 // 64
 
 
 def test_partitions_that_went_away() -> None:
@@ -277,9 +218,6 @@ def test_joined_batches_have_a_size() -> None:
     for begin in (0, 1):
         assert mail.add(FetchedBatch("orders", 0, begin, begin + 1, [], 0, bytes=large))
     assert not mail.add(FetchedBatch("orders", 0, 2, 3, [], 0, bytes=large))
-
-
-# -- what brokers are asked for -----------------------------------------------------------------------------------------
 
 
 class Asked:
@@ -340,7 +278,10 @@ def test_who_has_no_room_is_left_out() -> None:
 
 
 def test_what_lies_there_is_bounded() -> None:
-    """Only partitions without fetched records are asked for while many fetched records are unread."""
+    """Only partitions without fetched records are asked for while many fetched records are unread.
+
+    Records that a busy lane has not asked for do not pile up beside it.
+    """
     buffers = shared(3)
     asked = Asked(buffers, 3)
     held = buffers.hold(tp(1), 1_000)
@@ -348,22 +289,14 @@ def test_what_lies_there_is_bounded() -> None:
 
     assert asked.ask() == ([2], 100)
     assert buffers.used == 3 * MIB + held.bytes
-    held.free()
-    assert asked.ask()[0] == [1, 2]
-
-
-def test_nobody_waits_for_it() -> None:
-    """Records that a busy lane has not asked for do not pile up beside it."""
-    buffers = shared(3)
-    asked = Asked(buffers, 3)
-    held = [buffers.hold(tp(1), 1_000)]
     asked.wanted.discard(tp(1))
     asked.lies(0, MIB // 2)
     assert asked.ask()[0] == [1, 2]
     asked.lies(0, MIB + 1)
-
     assert asked.ask()[0] == [2]
-    assert held
+    asked.wanted.add(tp(1))
+    held.free()
+    assert asked.ask()[0] == [1, 2]
 
 
 def test_answers_are_bounded() -> None:

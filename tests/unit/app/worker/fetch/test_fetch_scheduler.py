@@ -26,36 +26,21 @@ IDLE_S = 0.2
 """For so long aiokafka waits where nothing happens."""
 
 
-class Clock:
-    """A clock that moves only by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Asked:
     """aiokafka's fetcher as far as its pace goes: it always wants to ask both brokers."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.now = 1000.0
+        requests = [(NEAR, "request"), (FAR, "request")]
         self.fetcher: Any = SimpleNamespace(
-            _get_actions_per_node=lambda _: (
-                [(NEAR, "request"), (FAR, "request")],
-                {"reset": []},
-                IDLE_S,
-                False,
-                [],
-            ),
+            _get_actions_per_node=lambda _: (list(requests), {"reset": []}, IDLE_S, False, []),
             _select_read_replica=PARTITIONS.__getitem__,
             _records={},
         )
         self.wanted: set[TopicPartition] = set()
         self.assigned: list[TopicPartition] = list(PARTITIONS)
         self.spacing = FetchInterval(0.035)
-        self.pace = FetchScheduler(self.fetcher, self.wanted.__contains__, self.spacing, self.clock)
+        self.pace = FetchScheduler(self.fetcher, self.wanted.__contains__, self.spacing, lambda: self.now)
 
     def read(self, **behind: bool) -> None:
         """By number of the partition."""
@@ -69,28 +54,19 @@ class Asked:
         assert (resets, stale, resumed) == ({"reset": []}, False, [])
         return [node for node, _ in fetches], timeout
 
+    def wait_ms(self) -> int:
+        """Return how long the broker may take for what it is asked now."""
+        self.brokers()
+        return int(self.fetcher._fetch_max_wait_ms)
+
 
 def test_aiokafka_still_asks_so() -> None:
     """The attributes of aiokafka that the scheduler relies on exist."""
     source = inspect.getsource(Fetcher)
+    actions, records = "_get_actions_per_node", ("_records", "_select_read_replica")
 
-    for name in (
-        "_fetch_max_wait_ms",
-        "_get_actions_per_node",
-        "_prefetch_backoff",
-        "_records",
-        "_select_read_replica",
-    ):
+    for name in ("_fetch_max_wait_ms", "_prefetch_backoff", actions, *records):
         assert f"self.{name}" in source
-
-
-def test_who_was_not_read_is_asked() -> None:
-    """A broker is asked if nothing was read from it: at the beginning, and after an empty fetch."""
-    asked = Asked()
-
-    assert asked.brokers() == ([NEAR, FAR], IDLE_S)
-    asked.read()
-    assert asked.brokers() == ([NEAR, FAR], IDLE_S)
 
 
 def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
@@ -103,7 +79,7 @@ def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
         brokers, again_s = asked.brokers()
         assert brokers == [FAR]
         assert again_s == pytest.approx(wait_s * share)
-        asked.clock.now += wait_s * 0.75
+        asked.now += wait_s * 0.75
     assert asked.brokers() == ([NEAR, FAR], IDLE_S)
 
 
@@ -132,13 +108,13 @@ def test_when_a_batch_begins(fetched_s: float, counted: bool) -> None:
     """
     asked = Asked()
     asked.read(p0=False)
-    asked.clock.now += asked.spacing.wait_s
+    asked.now += asked.spacing.wait_s
     asked.brokers()
-    began = asked.clock.now
-    asked.clock.now += fetched_s
+    began = asked.now
+    asked.now += fetched_s
 
-    assert asked.pace.asked_at(TopicPartition("orders", 1)) == (began if counted else asked.clock.now)
-    assert asked.pace.asked_at(TopicPartition("orders", 2)) == asked.clock.now
+    assert asked.pace.asked_at(TopicPartition("orders", 1)) == (began if counted else asked.now)
+    assert asked.pace.asked_at(TopicPartition("orders", 2)) == asked.now
 
 
 def test_who_is_behind_is_asked_at_once() -> None:
@@ -148,18 +124,18 @@ def test_who_is_behind_is_asked_at_once() -> None:
     """
     asked = Asked()
     asked.read(p0=False)
-    asked.clock.now += asked.spacing.wait_s
+    asked.now += asked.spacing.wait_s
     asked.brokers()
     asked.read(p0=True)
     asked.brokers()
-    asked.clock.now += 0.001
+    asked.now += 0.001
 
-    assert asked.pace.asked_at(TopicPartition("orders", 0)) == asked.clock.now
+    assert asked.pace.asked_at(TopicPartition("orders", 0)) == asked.now
 
 
-@pytest.mark.parametrize("behind", [{"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}])
+@pytest.mark.parametrize("behind", [{}, {"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}])
 def test_who_is_behind_does_not_wait(behind: dict[str, bool]) -> None:
-    """A broker does not wait if one of its partitions is behind, in any order of reads."""
+    """A broker does not wait if one of its partitions is behind, in any order of reads, or if nothing was read from it."""
     asked = Asked()
     asked.read(**behind)
 
@@ -170,20 +146,16 @@ def test_a_fetch_without_some_is_short() -> None:
     """A fetch without partitions that will soon be wanted is short, so they need not wait for its end."""
     asked = Asked()
     lies = TopicPartition("orders", 0)
-    waits = []
-    for records, wanted in (
-        ({}, set()),
-        ({lies: "fetched"}, {lies}),
-        ({lies: "fetched"}, set()),
-        ({}, {lies}),
+    for fetched, wanted, wait_ms in (
+        (False, False, FETCH_WAIT_MS),
+        (True, True, PARTIAL_WAIT_MS),
+        (True, False, FETCH_WAIT_MS),
+        (False, True, FETCH_WAIT_MS),
     ):
-        asked.fetcher._records = records
+        asked.fetcher._records = {lies: "fetched"} if fetched else {}
         asked.wanted.clear()
-        asked.wanted.update(wanted)
-        asked.brokers()
-        waits.append(asked.fetcher._fetch_max_wait_ms)
-
-    assert waits == [FETCH_WAIT_MS, PARTIAL_WAIT_MS, FETCH_WAIT_MS, FETCH_WAIT_MS]
+        asked.wanted.update({lies} if wanted else ())
+        assert asked.wait_ms() == wait_ms, (fetched, wanted)
 
 
 def test_where_nothing_comes_fetches_are_long() -> None:
@@ -192,25 +164,17 @@ def test_where_nothing_comes_fetches_are_long() -> None:
     Fetches that leave a partition out are short too.
     """
     asked = Asked()
-    waits = []
-
-    def note() -> None:
-        asked.brokers()
-        waits.append(asked.fetcher._fetch_max_wait_ms)
-
     asked.read(p0=False)
-    note()
-    asked.clock.now += QUIET_AFTER_S
+    assert asked.wait_ms() == FETCH_WAIT_MS
+    asked.now += QUIET_AFTER_S
     asked.read()
-    note()
+    assert asked.wait_ms() == QUIET_WAIT_MS
     asked.fetcher._records = {TopicPartition("orders", 0): "something"}
     asked.wanted.add(TopicPartition("orders", 0))
-    note()
+    assert asked.wait_ms() == PARTIAL_WAIT_MS
     asked.fetcher._records = {}
     asked.read(p0=False)
-    note()
-
-    assert waits == [FETCH_WAIT_MS, QUIET_WAIT_MS, PARTIAL_WAIT_MS, FETCH_WAIT_MS]
+    assert asked.wait_ms() == FETCH_WAIT_MS
 
 
 def test_where_nothing_comes_for_long_they_last_as_many_partitions_cost() -> None:
@@ -219,19 +183,14 @@ def test_where_nothing_comes_for_long_they_last_as_many_partitions_cost() -> Non
     They stay as they were for few partitions, and are short after a seek.
     """
     asked = Asked()
-    waits = []
 
-    def note(partitions: int) -> None:
+    def wait_ms(partitions: int) -> int:
         asked.assigned = [TopicPartition("orders", number) for number in range(partitions)]
-        asked.brokers()
-        waits.append(asked.fetcher._fetch_max_wait_ms)
+        return asked.wait_ms()
 
-    asked.clock.now += SILENT_AFTER_S - 1
-    note(1_000)
-    asked.clock.now += 1
-    for partitions in (4, 1_000, 100_000):
-        note(partitions)
+    asked.now += SILENT_AFTER_S - 1
+    assert wait_ms(1_000) == QUIET_WAIT_MS
+    asked.now += 1
+    assert [wait_ms(count) for count in (4, 1_000, 100_000)] == [QUIET_WAIT_MS, 1_000, SILENT_WAIT_MAX_MS]
     asked.pace.hurry()
-    note(1_000)
-
-    assert waits == [QUIET_WAIT_MS, QUIET_WAIT_MS, 1_000, SILENT_WAIT_MAX_MS, FETCH_WAIT_MS]
+    assert wait_ms(1_000) == FETCH_WAIT_MS

@@ -102,38 +102,25 @@ async def test_taken_raw_and_whole() -> None:
 async def test_bounded_by_bytes(codec: int) -> None:
     """A part takes as many records as fit, in order, without loss or repetition.
 
-    That holds for a fetch that is small only while compressed.
+    That holds for a fetch that is small only while compressed. The rest of a part goes with the next one.
     """
-    buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(60, 20, 10_000, codec))
+    buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(170, 7, 10_000, codec))
     limit = buffers.batch_bytes_max(TP)
     found: list[int] = []
-    most = 0
+    counts = []
     while TP in fetched._records:
         records, held = await buffers.read(fetched, TP)
         assert held is not None
         assert held.bytes <= 2 * limit
-        most = max(most, buffers.used)
+        assert buffers.used <= 3 * limit
         found += [record.offset for record in records]
+        counts.append(len(records))
         del records, held
         buffers.settle()
 
-    assert found == list(range(1_200))
-    assert most <= 3 * limit
-    assert buffers.used == 0
-
-
-async def test_no_small_ends() -> None:
-    """The rest of a part goes with the next one."""
-    buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(100, 7, 10_000))
-    counts = []
-    while TP in fetched._records:
-        records, _ = await buffers.read(fetched, TP)
-        counts.append(len(records))
-        del records, _
-        buffers.settle()
-
-    assert sum(counts) == 700
+    assert found == list(range(1_190))
     assert min(counts[:-1]) > max(counts) / 2
+    assert buffers.used == 0
 
 
 async def test_one_too_large_passes_alone() -> None:
@@ -223,14 +210,17 @@ async def test_objects_cost_more() -> None:
     assert buffers.used == 0
 
 
-async def test_markers_alone() -> None:
-    """Markers alone move the position and count no bytes; markers behind the last fitting record go with it."""
+async def test_nothing_to_take() -> None:
+    """Markers alone move the position and count no bytes. Records fetched for another position are dropped."""
     buffers = buffers_of()
     fetched = Fetched(stored([Stored(0)], 0, 7, 0x10) + marker(1, 7, abort=True), aborted=[(7, 0)])
+    moved = Fetched(log_of(1, 10))
+    moved.assignment.state_value(TP).seek(5)
 
-    assert await buffers.read(fetched, TP) == ([], None)
-    assert fetched.position == 2
-    assert not fetched._records
+    for fetcher, position in ((fetched, 2), (moved, 5)):
+        assert await buffers.read(fetcher, TP) == ([], None)
+        assert fetcher.position == position
+        assert not fetcher._records
     buffers.settle()
     assert buffers.used == 0
 
@@ -277,15 +267,6 @@ async def test_malformed_in_parts() -> None:
     assert held is not None
     assert 0 < len(records) < 300
     assert buffers.memory.fetched == len(data)
-
-
-async def test_moved_meanwhile() -> None:
-    """Records fetched for another position are dropped."""
-    buffers, fetched = buffers_of(), Fetched(log_of(1, 10))
-    fetched.assignment.state_value(TP).seek(5)
-
-    assert await buffers.read(fetched, TP) == ([], None)
-    assert not fetched._records
 
 
 async def test_joined_batches_hold_both() -> None:
