@@ -116,9 +116,10 @@ async def test_not_ready_meanwhile(tmp_path: Path) -> None:
     app = {"id": "rf", "data_dir": str(tmp_path)}
     lanes = Lanes(validate({"app": app, "addresses": [{"name": "orders"}]}), cast("Any", None))
     await lanes.assigned(set(), cast("Any", None))
-    found = []
-    for items in ([("other", 0)], [("orders", 1), ("rf-orders-forward", 1), ("orders", 0)], []):
+    for items, unassigned in (
+        ([("other", 0)], []),
+        ([("orders", 1), ("rf-orders-forward", 1), ("orders", 0)], ["orders-0", "orders-1"]),
+        ([], []),
+    ):
         lanes.note_unassigned(items)
-        found.append((lanes.health.ready, lanes.health.unassigned))
-
-    assert found == [(True, []), (False, ["orders-0", "orders-1"]), (True, [])]
+        assert (lanes.health.ready, lanes.health.unassigned) == (not unassigned, unassigned)

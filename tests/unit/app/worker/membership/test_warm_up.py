@@ -26,13 +26,8 @@ COUNTS = dict.fromkeys(TOPICS, 4)
 
 async def _assignor(tmp_path: Path, name: str, port: int = 0) -> Any:
     """Return the assignor of a worker with that name."""
-    app = {
-        "id": "rf",
-        "data_dir": str(tmp_path),
-        "instance": name,
-        "static_membership": True,
-        "web_port": port,
-    }
+    named = {"id": "rf", "data_dir": str(tmp_path), "instance": name}
+    app = {**named, "static_membership": True, "web_port": port}
     return RingfenceApp(parts.build(validate({"app": app, "addresses": [{"name": "orders"}]}))).assignor
 
 
@@ -77,18 +72,16 @@ async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path, bef
         assert foreseen
 
 
-async def test_nothing_is_foreseen_of_a_group_that_rebalances(tmp_path: Path) -> None:
-    """A rebalancing group permits no prediction, so lanes are restored when they open."""
-    newcomer = await _assignor(tmp_path, "two")
-    assert newcomer.foresee([Member("one-1", None, None)], TOPICS, COUNTS) == set()
+@pytest.mark.parametrize("user_data", [None, b"", b"\xff\x00", b"[]", b"{}"])
+async def test_nothing_is_foreseen(tmp_path: Path, user_data: bytes | None) -> None:
+    """A rebalancing group permits no prediction, so lanes are restored when they open.
 
-
-@pytest.mark.parametrize("user_data", [b"", b"\xff\x00", b"[]", b"{}"])
-async def test_nothing_is_foreseen_with_a_foreign_member(tmp_path: Path, user_data: bytes) -> None:
-    """A worker joins although the group has a consumer of another program, whose data it cannot read."""
+    A worker joins although the group has a consumer of another program, whose data it cannot read.
+    """
     newcomer = await _assignor(tmp_path, "two")
     said = SimpleNamespace(subscription=["orders"], user_data=user_data)
-    assert newcomer.foresee([Member("rdkafka-1", None, said)], TOPICS, COUNTS) == set()
+    member = Member("one-1", None, None if user_data is None else said)
+    assert newcomer.foresee([member], TOPICS, COUNTS) == set()
 
 
 async def test_faust_s_own_assignor_understands_what_is_dealt(tmp_path: Path) -> None:
@@ -149,11 +142,14 @@ class Asked(ClusterDouble):
 async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
     """A worker joins at once if its lanes are paused until then: in an empty group, or as a returning static member."""
     assignor = await _assignor(tmp_path, "two")
-    empty, back = Asked([]), Asked([Member("two-1", "two", None)])
+    empty, back, other = (
+        Asked([]),
+        Asked([Member("two-1", "two", None)]),
+        Asked([Member("one-1", "one", None)]),
+    )
     await empty.run(assignor)
-    await back.run(assignor, "two")
-    other = Asked([Member("one-1", "one", None)])
-    await other.run(assignor, "two")
+    for group in (back, other):
+        await group.run(assignor, "two")
 
     assert (empty.restored, back.restored, other.restored) == ([], [], [set()])
 
