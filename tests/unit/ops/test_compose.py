@@ -18,13 +18,6 @@ SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("ringfence")]
 
 
-def test_services() -> None:
-    """The trial has Kafka, the topics, two workers, a consumer, a bridge, the nightly run, and who looks at them."""
-    assert set(SERVICES) == {
-        "kafka", "topics", "worker-1", "worker-2", "consumer", "bridge", "reconcile", "prometheus", "grafana"
-    }  # fmt: skip
-
-
 def test_what_compose_makes_of_it() -> None:
     """Compose accepts the file and finds all services, if it is installed."""
     for command in (["docker-compose"], ["docker", "compose"]):
@@ -44,64 +37,54 @@ def test_what_compose_makes_of_it() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_command(name: str) -> None:
-    """The command line accepts each service's command.
+def test_configuration(name: str) -> None:
+    """The command line accepts each service's command, and each has the same file, valid with its environment.
 
     Services start after Kafka and, except the one that creates them, after the topics.
     """
-    assert deployment.understood(SERVICES[name]["command"]) == ""
-    waits = {key: service["condition"] for key, service in SERVICES[name]["depends_on"].items()}
+    service = SERVICES[name]
+    waits = {key: after["condition"] for key, after in service["depends_on"].items()}
     topics = {} if name == "topics" else {"topics": "service_completed_successfully"}
+    mounted = {inside: source for source, inside in (volume.split(":")[:2] for volume in service["volumes"])}
+    settings = load(ROOT / mounted["/ringfence/conf/ringfence.toml"], service["environment"])
+    addresses = {address.name for address in settings.addresses}
+
+    assert deployment.understood(service["command"]) == ""
     assert waits == {"kafka": "service_healthy", **topics}
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_configuration(name: str) -> None:
-    """Each service has the same file, which is valid with its environment."""
-    mounts = dict(service.split(":")[:2] for service in SERVICES[name]["volumes"])
-    inside = {value: key for key, value in mounts.items()}
-
-    settings = load(ROOT / inside["/ringfence/conf/ringfence.toml"], SERVICES[name]["environment"])
-
     assert settings.kafka.bootstrap_servers == "kafka:19092"
     assert settings.app.web_host == "0.0.0.0"
-    assert {bridge.target_address for bridge in settings.bridges} <= {
-        address.name for address in settings.addresses
-    }
+    assert {bridge.target_address for bridge in settings.bridges} <= addresses
 
 
-def test_what_is_mounted_is_there() -> None:
-    """Every mounted folder exists, because Docker would create an empty one. Named volumes are declared."""
+def test_services() -> None:
+    """The trial has Kafka, the topics, two workers, a consumer, a bridge, the nightly run, and who looks at them.
+
+    Only the run has a profile, and every published port stays on this machine. Kafka is of the version that the
+    embedded broker has, and a misspelt topic does not come into being.
+    """
+    assert set(SERVICES) == {
+        "kafka", "topics", "worker-1", "worker-2", "consumer", "bridge", "reconcile", "prometheus", "grafana"
+    }  # fmt: skip
+    published = [item for service in SERVICES.values() for item in service.get("ports", [])]
+    assert [item for item in published if not item.startswith("127.0.0.1:")] == []
+    assert [name for name, service in SERVICES.items() if "profiles" in service] == ["reconcile"]
+    assert SERVICES["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
+    assert SERVICES["kafka"]["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
+
+
+def test_volumes() -> None:
+    """Every mounted folder exists, because Docker would create an empty one. Named volumes are declared.
+
+    Each worker has its own instance and volume, and time to drain.
+    """
     for name, service in SERVICES.items():
         for item in service.get("volumes", []):
             source = item.split(":")[0]
             assert (ROOT / source).exists() if source.startswith(".") else source in FILE["volumes"], name
-
-
-def test_workers() -> None:
-    """Each worker has its own instance and volume, and time to drain."""
     for name in ("worker-1", "worker-2"):
         assert SERVICES[name]["environment"]["RINGFENCE_APP__INSTANCE"] == name
         assert f"{name}:/ringfence/data" in SERVICES[name]["volumes"]
         assert deployment.seconds(SERVICES[name]["stop_grace_period"]) >= 30
-
-
-def test_ports_stay_on_this_machine() -> None:
-    """Every published port stays on this machine."""
-    published = [item for service in SERVICES.values() for item in service.get("ports", [])]
-
-    assert [item for item in published if not item.startswith("127.0.0.1:")] == []
-
-
-def test_nightly_job_waits_to_be_asked() -> None:
-    """Only the reconciliation run has a profile."""
-    assert [name for name, service in SERVICES.items() if "profiles" in service] == ["reconcile"]
-
-
-def test_kafka() -> None:
-    """Kafka is of the version that the embedded broker has, and a misspelt topic does not come into being."""
-    assert SERVICES["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
-    assert SERVICES["kafka"]["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
 
 
 def test_prometheus_asks_everyone_who_answers() -> None:

@@ -16,6 +16,7 @@ from tests.support.deployment import KUBERNETES, pods
 MANIFESTS = deployment.manifests()
 WITH_PODS = [name for name, manifest in MANIFESTS.items() if any(pods(manifest))]
 SERVING = [name for name in WITH_PODS if not name.startswith("CronJob/")]
+WORKER = "StatefulSet/ringfence-worker"
 LEAVING_S = 20
 """Time that a process gets beyond its drain, to leave its group and close."""
 
@@ -31,22 +32,26 @@ def _container(name: str) -> dict[str, Any]:
     return found
 
 
+def _containers(name: str) -> list[dict[str, Any]]:
+    return [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]
+
+
 def _environment(name: str) -> dict[str, Any]:
     return {item["name"]: item for item in _container(name).get("env", [])}
 
 
 def test_what_there_is() -> None:
-    """Workers keep their names; consumers and bridges have none to keep; the run has its time."""
-    assert {
-        manifest
-        for manifest in MANIFESTS
-        if manifest.split("/")[0] in {"StatefulSet", "Deployment", "CronJob"}
-    } == {
+    """Workers keep their names; consumers and bridges have none to keep; the run has its time.
+
+    A rollout is not stuck behind a pod that is not ready, although the new version would make it so.
+    """
+    assert set(WITH_PODS) == {
         "StatefulSet/ringfence-worker",
         "Deployment/billing",
         "Deployment/ringfence-bridge",
         "CronJob/ringfence-reconcile",
     }
+    assert MANIFESTS["StatefulSet/ringfence-worker"]["spec"]["podManagementPolicy"] == "Parallel"
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
@@ -55,50 +60,32 @@ def test_schema(name: str) -> None:
     assert deployment.kubernetes_fault(MANIFESTS[name]) == ""
 
 
-def test_the_schema_finds_faults() -> None:
-    """The schema finds a wrong key deep in a pod, a wrong type, and a wrong key of KEDA."""
-    for name, path, key, value in (
+@pytest.mark.parametrize(
+    ("name", "path", "key", "value"),
+    [
         ("StatefulSet/ringfence-worker", ("spec", "template", "spec"), "terminationGracePeriod", 60),
         ("StatefulSet/ringfence-worker", ("spec",), "replicas", "two"),
-        ("CronJob/ringfence-reconcile", ("spec", "jobTemplate", "spec"), "backofLimit", 1),
         ("ScaledObject/billing", ("spec",), "maxReplicas", 4),
-    ):
-        broken = copy.deepcopy(MANIFESTS[name])
-        there = broken
-        for part in path:
-            there = there[part]
-        there[key] = value
+    ],
+)
+def test_the_schema_finds_faults(name: str, path: tuple[str, ...], key: str, value: object) -> None:
+    """The schema finds a wrong key deep in a pod, a wrong type, and a wrong key of KEDA."""
+    there = broken = copy.deepcopy(MANIFESTS[name])
+    for part in path:
+        there = there[part]
+    there[key] = value
 
-        assert key in deployment.kubernetes_fault(broken) or str(value) in deployment.kubernetes_fault(broken)
-
-
-@pytest.mark.parametrize("name", SERVING)
-def test_prometheus_finds_it(name: str) -> None:
-    """Each pod that serves metrics gives their place."""
-    annotations = MANIFESTS[name]["spec"]["template"]["metadata"]["annotations"]
-    [port] = _container(name)["ports"]
-
-    assert annotations == {
-        "prometheus.io/scrape": "true",
-        "prometheus.io/port": str(port["containerPort"]),
-        "prometheus.io/path": "/metrics",
-    }
-
-
-@pytest.mark.parametrize("name", WITH_PODS)
-def test_arguments(name: str) -> None:
-    """The command line takes what each container is started with."""
-    for container in [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]:
-        assert deployment.understood(container["args"]) == ""
+    fault = deployment.kubernetes_fault(broken)
+    assert key in fault or str(value) in fault
 
 
 def test_configuration() -> None:
     """The file is valid with what the pods' environment adds."""
-    settings = load(
-        KUBERNETES / "ringfence.toml",
-        {"RINGFENCE_APP__INSTANCE": "ringfence-worker-0", "RINGFENCE_APP__WEB_HOST": "10.1.2.3",
-         "RINGFENCE_WORKER_PORT": "tcp://10.1.2.3:6066"},
-    )  # fmt: skip
+    environment = {
+        "RINGFENCE_APP__INSTANCE": "ringfence-worker-0",
+        "RINGFENCE_WORKER_PORT": "tcp://10.1.2.3:6066",
+    }
+    settings = load(KUBERNETES / "ringfence.toml", environment | {"RINGFENCE_APP__WEB_HOST": "10.1.2.3"})
 
     assert settings.app.instance_name == "ringfence-worker-0"
     assert settings.app.web_port == 6066
@@ -107,11 +94,9 @@ def test_configuration() -> None:
 
 def test_a_worker_finds_its_state_again() -> None:
     """A worker's folder has the pod's name, and lies in a volume that belongs to that name."""
-    instance = _environment("StatefulSet/ringfence-worker")["RINGFENCE_APP__INSTANCE"]
-    [claim] = MANIFESTS["StatefulSet/ringfence-worker"]["spec"]["volumeClaimTemplates"]
-    mounts = {
-        item["name"]: item["mountPath"] for item in _container("StatefulSet/ringfence-worker")["volumeMounts"]
-    }
+    instance = _environment(WORKER)["RINGFENCE_APP__INSTANCE"]
+    [claim] = MANIFESTS[WORKER]["spec"]["volumeClaimTemplates"]
+    mounts = {item["name"]: item["mountPath"] for item in _container(WORKER)["volumeMounts"]}
 
     assert instance["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
     assert mounts[claim["metadata"]["name"]] == "/ringfence/data"
@@ -119,68 +104,53 @@ def test_a_worker_finds_its_state_again() -> None:
 
 def test_workers_see_one_another() -> None:
     """Each worker announces its name in the headless Service, from variables that precede it in its environment."""
-    name = "StatefulSet/ringfence-worker"
-    environment = _environment(name)
-    order = [item["name"] for item in _container(name)["env"]]
-    own, *rest = environment["RINGFENCE_APP__WEB_NAME"]["value"].split(".")
+    environment = _environment(WORKER)
+    order = list(environment)
+    name = environment["RINGFENCE_APP__WEB_NAME"]["value"]
 
-    assert own == "$(RINGFENCE_APP__INSTANCE)"
-    assert rest == [MANIFESTS[name]["spec"]["serviceName"], "$(NAMESPACE)", "svc"]
+    assert name == f"$(RINGFENCE_APP__INSTANCE).{MANIFESTS[WORKER]['spec']['serviceName']}.$(NAMESPACE).svc"
     assert environment["NAMESPACE"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
-    assert max(order.index("RINGFENCE_APP__INSTANCE"), order.index("NAMESPACE")) < order.index(
-        "RINGFENCE_APP__WEB_NAME"
-    )
+    for earlier in ("RINGFENCE_APP__INSTANCE", "NAMESPACE"):
+        assert order.index(earlier) < order.index("RINGFENCE_APP__WEB_NAME")
     assert MANIFESTS["Service/ringfence-worker"]["spec"]["publishNotReadyAddresses"]
 
 
-def test_a_rollout_is_not_stuck_behind_what_it_repairs() -> None:
-    """Ordered, it waits for a pod that is not ready, although the new version would make it so."""
-    assert MANIFESTS["StatefulSet/ringfence-worker"]["spec"]["podManagementPolicy"] == "Parallel"
-
-
 @pytest.mark.parametrize("name", SERVING)
-def test_probes(name: str) -> None:
-    """/live decides about a restart, /health about readiness, both on the port that the process listens on."""
-    container = _container(name)
-    ports = {item["name"]: item["containerPort"] for item in container["ports"]}
+def test_what_serves(name: str) -> None:
+    """/live decides about a restart, /health about readiness, and Prometheus asks for metrics, all on the port that is listened on.
 
-    assert {
-        probe: (
-            container[probe]["httpGet"]["path"],
-            ports.get(container[probe]["httpGet"]["port"]),
-        )
-        for probe in ("startupProbe", "livenessProbe", "readinessProbe")
-    } == {
-        "startupProbe": ("/live", 6066),
-        "livenessProbe": ("/live", 6066),
-        "readinessProbe": ("/health", 6066),
-    }
+    One pod at a time may be disrupted, and a pod that is not ready does not keep a node from being drained.
+    """
+    container, spec = _container(name), MANIFESTS[name]["spec"]
+    [port] = container["ports"]
+    for probe, path in (("startupProbe", "/live"), ("livenessProbe", "/live"), ("readinessProbe", "/health")):
+        assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
+    assert port["containerPort"] == 6066
+    assert container["args"] == ["worker"] or "--web-port=6066" in container["args"]
     # A server on the loopback is reached by no probe.
     host = _environment(name)["RINGFENCE_APP__WEB_HOST"]
     assert host.get("value") == "0.0.0.0" or host["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
-    assert container["args"] == ["worker"] or "--web-port=6066" in container["args"]
+    assert spec["template"]["metadata"]["annotations"] == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": "6066",
+        "prometheus.io/path": "/metrics",
+    }
+    budget = MANIFESTS[f"PodDisruptionBudget/{name.partition('/')[2]}"]["spec"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+    assert budget["selector"] == spec["selector"]
 
 
 @pytest.mark.parametrize("name", WITH_PODS)
-def test_grace(name: str) -> None:
-    """A pod gets enough time to drain before it is killed."""
-    options = dict(
-        item.removeprefix("--").split("=", 1) for item in _container(name)["args"] if item.startswith("--")
-    )
+def test_arguments(name: str) -> None:
+    """The command line takes what each container is started with, and a pod gets enough time to drain before it is killed."""
+    for container in _containers(name):
+        assert deployment.understood(container["args"]) == ""
+    arguments = _container(name)["args"]
+    options = dict(item.removeprefix("--").split("=", 1) for item in arguments if item.startswith("--"))
     drain_s = max(DRAIN_LIMIT_S, float(options.get("drain-timeout", 0)))
 
     assert _pod(name)["terminationGracePeriodSeconds"] >= drain_s + LEAVING_S
-    assert "consume" not in _container(name)["args"] or "drain-timeout" in options
-
-
-@pytest.mark.parametrize("name", SERVING)
-def test_disruptions(name: str) -> None:
-    """One pod at a time may be disrupted, and a pod that is not ready does not keep a node from being drained."""
-    budget = MANIFESTS[f"PodDisruptionBudget/{name.partition('/')[2]}"]["spec"]
-
-    assert budget["maxUnavailable"] == 1
-    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
-    assert budget["selector"] == MANIFESTS[name]["spec"]["selector"]
+    assert "consume" not in arguments or "drain-timeout" in options
 
 
 @pytest.mark.parametrize("name", WITH_PODS)
@@ -188,7 +158,7 @@ def test_restricted(name: str) -> None:
     """Pods meet the namespace's security standard: no root, no privileges to gain, and a read-only root file system."""
     assert _pod(name)["securityContext"]["runAsNonRoot"] is True
     assert _pod(name)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    for container in [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]:
+    for container in _containers(name):
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -199,26 +169,23 @@ def test_restricted(name: str) -> None:
 def test_a_verdict_is_not_asked_for_again() -> None:
     """Anomalies and gone evidence end the job; what could not run is tried again; two never run at once."""
     job = MANIFESTS["CronJob/ringfence-reconcile"]["spec"]
-    rule = job["jobTemplate"]["spec"]["podFailurePolicy"]["rules"][0]
+    spec = job["jobTemplate"]["spec"]
+    rule = spec["podFailurePolicy"]["rules"][0]
 
     assert rule["action"] == "FailJob"
     assert rule["onExitCodes"]["values"] == [1, 3]
     assert rule["onExitCodes"]["containerName"] == _container("CronJob/ringfence-reconcile")["name"]
-    assert job["jobTemplate"]["spec"]["backoffLimit"] > 0
+    assert spec["backoffLimit"] > 0
     assert job["concurrencyPolicy"] == "Forbid"
 
 
 def test_scaling() -> None:
     """Every scaled workload exists, and is scaled by the lag of its own group."""
-    scaled = {
-        name: manifest["spec"] for name, manifest in MANIFESTS.items() if name.startswith("ScaledObject/")
-    }
-    groups = {value["triggers"][0]["metadata"]["consumerGroup"] for value in scaled.values()}
+    scaled = [manifest["spec"] for name, manifest in MANIFESTS.items() if name.startswith("ScaledObject/")]
+    groups = {spec["triggers"][0]["metadata"]["consumerGroup"] for spec in scaled}
+    targets = [spec["scaleTargetRef"] for spec in scaled]
 
-    assert {
-        f"{value['scaleTargetRef'].get('kind', 'Deployment')}/{value['scaleTargetRef']['name']}"
-        for value in scaled.values()
-    } <= set(MANIFESTS)
+    assert {f"{target.get('kind', 'Deployment')}/{target['name']}" for target in targets} <= set(MANIFESTS)
     assert groups == {"billing", load(KUBERNETES / "ringfence.toml", {}).app.id}
     assert "--consumer-group=billing" in _container("Deployment/billing")["args"]
 
@@ -228,11 +195,7 @@ def test_kustomization() -> None:
     text = (KUBERNETES / "kustomization.yaml").read_text()
     read = yaml.safe_load(text)
     files = {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
-    images = {
-        item["image"]
-        for name in WITH_PODS
-        for item in [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]
-    }
+    images = {container["image"] for name in WITH_PODS for container in _containers(name)}
 
     assert {file for file in files if file not in text} == set()
     assert set(read["resources"]) <= files
