@@ -25,14 +25,13 @@ def test_pip_settings_reach_the_images() -> None:
 
     The environment takes precedence.
     """
-    listed = (
-        "global.cert='/etc/ssl/certs/ca-certificates.crt'\n"
-        "global.index-url='https://one.example/simple'\n"
-        "global.trusted-host='\\na.example\\nb.example'\n"
-        ":env:.default-timeout='180'\n"
-        ":env:.find-links='/opt/wheels'\n"
-        ":env:.index-url='https://two.example/simple'\n"
-    )
+    listed = r"""global.cert='/etc/ssl/certs/ca-certificates.crt'
+global.index-url='https://one.example/simple'
+global.trusted-host='\na.example\nb.example'
+:env:.default-timeout='180'
+:env:.find-links='/opt/wheels'
+:env:.index-url='https://two.example/simple'
+"""
 
     assert machine.pip_settings(listed) == (
         "[global]\nindex-url = https://two.example/simple\ntrusted-host = a.example b.example\ntimeout = 180\n"
@@ -54,14 +53,11 @@ def test_every_image_of_ours_is_replaced_by_a_built_one(tmp_path: Path) -> None:
 
 def test_ports_of_the_trial_are_those_of_the_file() -> None:
     """The compose file publishes the ports that the trial asks."""
-    published = {
-        name: service["ports"][0].split(":")[1]
-        for name, service in images.services().items()
-        if "ports" in service
-    }
+    services = images.services()
+    web = {name: int(services[name]["ports"][0].split(":")[1]) for name in (*stack.WEB, "prometheus")}
 
-    assert {name: int(published[name]) for name in stack.WEB} == stack.WEB
-    assert f"http://127.0.0.1:{published['prometheus']}" == stack.PROMETHEUS
+    assert f"http://127.0.0.1:{web.pop('prometheus')}" == stack.PROMETHEUS
+    assert web == stack.WEB
 
 
 def test_a_program_that_fails_shows_its_last_lines() -> None:
@@ -75,11 +71,8 @@ def test_a_program_that_fails_shows_its_last_lines() -> None:
 
 def test_a_second_trial_waits(tmp_path: Path) -> None:
     """A second trial is refused, because both would use the same names of containers."""
-    with (
-        containers.alone(tmp_path),
-        pytest.raises(PrerequisiteError, match="another trial runs on this machine"),
-        containers.alone(tmp_path),
-    ):
+    another = pytest.raises(PrerequisiteError, match="another trial runs on this machine")
+    with containers.alone(tmp_path), another, containers.alone(tmp_path):
         pass
     with containers.alone(tmp_path):
         pass

@@ -13,10 +13,9 @@ from typing import Final
 import pytest
 
 import app.commands.spark_check
-from app import cli
 from app.commands.spark_check import require_spark
-from ringfence_kafka.process import command_line
 from tests.support.checkout import ROOT
+from tests.support.terminal import entered
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
@@ -46,29 +45,19 @@ def test_images_have_what_is_tested(name: str) -> None:
     assert {key: name for key, name in locked.items() if tested.get(key) != name} == {}
 
 
-def test_no_image_without_the_core() -> None:
-    """The build of the image fails with the way out if the wheel lacks the core.
-
-    Without Python's headers the wheel would be pure, and nobody would notice.
-    """
-    built = DOCKERFILE[DOCKERFILE.index("pip wheel") :].split("FROM")[0]
-
-    assert "grep --quiet native/_core" in built
-    assert "exit 1" in built
-
-
 def test_what_each_image_has() -> None:
     """Workers have all that they are declared to need and no Spark; the other image has both; neither has the tests' tools."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text())["project"]
+    project, client = (
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in ("", "client")
+    )
     needed = _names(project["dependencies"]) | _names(client["dependencies"])
     spark = _names(project["optional-dependencies"]["reconcile"])
-    worker, reconcile = set(_lock("requirements-worker.lock")), set(_lock("requirements-reconcile.lock"))
+    worker, reconcile = (set(_lock(f"requirements-{name}.lock")) for name in ("worker", "reconcile"))
 
     assert needed <= worker
     assert worker | spark <= reconcile
-    assert worker & (spark | {"numpy", "pytest", "mypy", "ruff"}) == set()
-    assert reconcile & {"pytest", "mypy", "ruff"} == set()
+    assert worker.isdisjoint(spark | {"numpy"})
+    assert reconcile.isdisjoint({"pytest", "mypy", "ruff"})
 
 
 _WITHOUT_THE_REST: Final = """
@@ -90,23 +79,14 @@ for package in packages:
 
 def test_workers_load_with_what_their_image_has() -> None:
     """Each module of workers, consumers, bridges and their pages loads with only the packages of requirements-worker.lock."""
-    locked = set(_lock("requirements-worker.lock"))
+    there = {*_lock("requirements-worker.lock"), "ringfence", "ringfence-client"}
     blocked = [
         module
         for module, owners in packages_distributions().items()
-        if not {re.sub(r"[._]+", "-", owner.lower()) for owner in owners}
-        & (locked | {"ringfence", "ringfence-client"})
+        if there.isdisjoint(re.sub(r"[._]+", "-", owner.lower()) for owner in owners)
     ]
-    ours = [
-        "ringfence_kafka",
-        "ringfence_client",
-        "tables",
-        "agents",
-        "app.worker",
-        "app.bridge",
-        "app.commands.status",
-        "app.commands.repair",
-    ]
+    of_app = [f"app.{name}" for name in ("worker", "bridge", "commands.status", "commands.repair")]
+    ours = ["ringfence_kafka", "ringfence_client", "tables", "agents", *of_app]
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_THE_REST, " ".join(blocked), *ours],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
@@ -117,7 +97,10 @@ def test_workers_load_with_what_their_image_has() -> None:
 
 
 def test_targets() -> None:
-    """Two images; the smaller one is what a build without a target makes. Neither runs as root, and who is asked answers."""
+    """Two images; the smaller one is what a build without a target makes. Neither runs as root, and who is asked answers.
+
+    The build fails if the wheel lacks the core. Without Python's headers it would be pure, and nobody would notice.
+    """
     stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
     names = [stage.splitlines()[0].split(" AS ")[1] for stage in stages]
     final = dict(zip(names, stages, strict=True))
@@ -128,6 +111,9 @@ def test_targets() -> None:
     assert "/live" in final["ringfence"].partition("HEALTHCHECK")[2]
     assert "openjdk" in final["ringfence-reconcile"]
     assert "openjdk" not in final["ringfence"] + final["common"]
+    built = DOCKERFILE[DOCKERFILE.index("pip wheel") :].split("FROM")[0]
+    assert "grep --quiet native/_core" in built
+    assert "exit 1" in built
 
 
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
@@ -143,42 +129,28 @@ def test_hadolint() -> None:
 def test_the_context_has_what_is_copied() -> None:
     """Every path that a stage copies from the tree exists, and is not ignored."""
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
-    copied = [
-        source
-        for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
-        for source in line.split()[:-1]
-    ]
+    lines = re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
+    copied = [source for line in lines for source in line.split()[:-1]]
 
     assert len(copied) == 5
-    for source in copied:
-        assert (ROOT / source).exists()
-        assert source not in ignored
+    assert [source for source in copied if source in ignored or not (ROOT / source).exists()] == []
     assert {"tests", "ops", "docs", "data"} <= set(ignored)
-    assert (Path(ROOT) / "client" / "README.md").exists()
+    assert (ROOT / "client" / "README.md").exists()
     assert ignored.index("!client/README.md") > ignored.index("*.md")
 
 
-@pytest.mark.parametrize(
-    "arguments", [["reconcile"], ["audit", "orders"], ["demo"]], ids=lambda item: str(item[0])
-)
+@pytest.mark.parametrize("verb", ["reconcile", "audit orders", "demo"])
 def test_without_spark(
-    arguments: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    verb: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The image of the workers says what it lacks and where it is, before a verb has begun."""
     require_spark()
-    monkeypatch.setattr(
-        app.commands.spark_check, "find_spec", lambda name: None if name == "pyspark" else find_spec(name)
-    )
+    found = {"pyspark": None}
+    monkeypatch.setattr(app.commands.spark_check, "find_spec", lambda name: found.get(name, find_spec(name)))
     config = tmp_path / "ringfence.toml"
     config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
 
-    with pytest.raises(SystemExit) as caught:
-        command_line.run(cli.cli, [*arguments, "--config", str(config)], "ringfence")
-
-    assert caught.value.code == 2
+    assert entered(*verb.split(), "--config", str(config)) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "there is no pyspark here: pip install 'ringfence[reconcile]'" in said
