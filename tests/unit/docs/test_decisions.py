@@ -32,13 +32,8 @@ def test_shape(page: Path) -> None:
 
 def test_index() -> None:
     """The index has a row for each page, with its title and status, in order."""
-    rows = re.findall(
-        r"^\| \[(.+?)\]\((.+?)\) \| (.+?) \| (.+) \|$",
-        (FOLDER / "README.md").read_text("utf-8"),
-        re.MULTILINE,
-    )
+    index = (FOLDER / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[(.+?)\]\((.+?)\) \| (.+?) \| .+ \|$", index, re.MULTILINE)
     heads = [(page, HEAD.match(page.read_text("utf-8"))) for page in PAGES]
 
-    assert [row[:3] for row in rows] == [
-        (f"{head[1]}. {head[2]}", page.name, head[3]) for page, head in heads if head
-    ]
+    assert rows == [(f"{head[1]}. {head[2]}", page.name, head[3]) for page, head in heads if head]

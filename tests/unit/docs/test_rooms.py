@@ -1,11 +1,11 @@
 """ARCHITECTURE.md and the README of each room name files that exist, and stay short."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.support.checkout import ROOT
+
 ROOMS = ("agents", "app", "native", "reconcile", "ringfence_client", "ringfence_kafka", "tables")
 TEST_ROOMS = ("tests/harness", "tests/simulator", "tests/support")
 WORDS_MAX = 750

@@ -8,8 +8,8 @@ import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from agents.decision.envelope_parts import Units
 from app.commands.send.json_lines import TransactionLine, parse
 from ringfence_client import Part, envelope
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.config.settings import Settings
 from tests.support.checkout import ROOT
 from tests.support.pages import transactions
 from tests.support.pages.transactions import HEADERS, KEY, Sent
@@ -28,44 +27,31 @@ STAND_INS = ROOT / "tests" / "support" / "stand_ins"
 EXPECTED = Sent("transfers", KEY, transactions.vector(), HEADERS)
 
 
-def ran(command: list[str], folder: Path, environment: Mapping[str, str] | None = None) -> Sent:
+def ran(command: list[str], folder: Path, **environment: str) -> Sent:
     """Return the message that a program hands to the stand-in for its Kafka client."""
     done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **(environment or {})}, capture_output=True, timeout=100, check=False
-    )  # fmt: skip
+        command, cwd=folder, env=os.environ | environment, capture_output=True, timeout=100, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)
-    return Sent(found["topic"], found["key"], found["value"], [(name, value) for name, value in found["headers"]])  # fmt: skip
+    headers = [(name, value) for name, value in found["headers"]]
+    return Sent(found["topic"], found["key"], found["value"], headers)
 
 
-# -- the test vector ------------------------------------------------------------------------------------------------
-
-
-def test_our_encoder_writes_the_vector() -> None:
-    """The encoder writes the page's vector byte for byte, with the stated size and SHA-256."""
-    made = envelope(
-        [
-            Part('{"debit":"10 €"}', key="acct-1"),
-            Part(b"\x00\x01\xff", key="acct-2", address="payments", headers=[("type", "credit")]),
-        ],
-        "pay-4711",
-    )
+def test_the_vector_is_ours() -> None:
+    """The encoder writes the page's vector byte for byte, with the stated size and SHA-256, and the decoder reads it."""
+    credit = Part(b"\x00\x01\xff", key="acct-2", address="payments", headers=[("type", "credit")])
+    made = envelope([Part('{"debit":"10 €"}', key="acct-1"), credit], "pay-4711")
 
     assert made.value == transactions.vector().encode()
     assert made.headers == [(name, value.encode()) for name, value in HEADERS]
     said = re.search(r"It is UTF-8, (\d+) bytes, SHA-256\s+`([0-9a-f]+)`", transactions.TEXT)
     assert said is not None
     assert said.groups() == (str(len(made.value)), hashlib.sha256(made.value).hexdigest())
-
-
-def test_our_decoder_reads_the_vector() -> None:
-    assert worker.decode(b"json/1", transactions.vector().encode()) == [
+    assert worker.decode(b"json/1", made.value) == [
         worker.Part(None, b"acct-1", '{"debit":"10 €"}'.encode(), ()),
         worker.Part("payments", b"acct-2", b"\x00\x01\xff", (("type", b"credit"),)),
     ]
-
-
-# -- producers without a broker; Python's and Java's run in tests/integration -----------------------------------------
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
@@ -85,56 +71,41 @@ def test_go_program(tmp_path: Path) -> None:
     library.mkdir(parents=True)
     shutil.copy(STAND_INS / "kgo.go", library / "kgo.go")
     (tmp_path / "franz-go" / "go.mod").write_text(f"module {name}\n\ngo 1.18\n")
-    (tmp_path / "go.mod").write_text(
-        f"module transfer\n\ngo 1.18\n\nrequire {name} v1.0.0\n\nreplace {name} => ./franz-go\n"
-    )
+    required = f"require {name} v1.0.0\n\nreplace {name} => ./franz-go\n"
+    (tmp_path / "go.mod").write_text(f"module transfer\n\ngo 1.18\n\n{required}")
     (tmp_path / "transfer.go").write_text(transactions.program("go"), "utf-8")
     alone = {"GOPROXY": "off", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-mod=mod"}
 
-    assert ran(["go", "run", "."], tmp_path, alone) == EXPECTED
+    assert ran(["go", "run", "."], tmp_path, **alone) == EXPECTED
 
 
 def test_dotnet_program() -> None:
     """Read, not run: the literals of its parts, as .NET writes them, are the vector's, and so are key, headers and topic."""
     program = transactions.program("csharp")
     parts = program.partition("object[] parts = ")[2].partition("];\n")[0] + "]"
-    parts = re.sub(r"//.*", "", parts)
-    parts = re.sub(
-        r"new byte\[\] \{ ([\d, ]+) \}",
-        lambda found: json.dumps(base64.b64encode(bytes(map(int, found[1].split(", ")))).decode()),
-        parts,
-    )
-    parts = re.sub(r"new\[\] \{ (new \{[^}]*\}) \}", r"[\1]", parts)
-    parts = re.sub(r"\bnew \{", "{", parts)
-    parts = re.sub(r"\b(\w+) = ", r'"\1": ', parts)
-    parts = re.sub(r",\s*([\]}])", r"\1", parts)
+    for written, instead in (
+        (r"//.*", ""),
+        (r"new\[\] \{ (new \{[^}]*\}) \}", r"[\1]"),
+        (r"\bnew \{", "{"),
+        (r"\b(\w+) = ", r'"\1": '),
+        (r",\s*([\]}])", r"\1"),
+        (r"new byte\[\] \{ ([\d, ]+) \}", lambda found: json.dumps(base64.b64encode(bytes(map(int, found[1].split(", ")))).decode())),
+    ):  # fmt: skip
+        parts = re.sub(written, instead, parts)
     value = json.dumps({"parts": json.loads(parts)}, ensure_ascii=False, separators=(",", ":"))
-
     headers = re.findall(r'\{ "(\w+)", Encoding\.UTF8\.GetBytes\("([^"]+)"\) \}', program)
-    topic, key = (
-        re.search(r'ProduceAsync\("(\w+)", message\)', program),
-        re.search(r'Key = "([^"]+)"', program),
-    )
-    assert topic is not None
-    assert key is not None
-    assert Sent(topic[1], key[1], value, headers) == EXPECTED
+    [topic] = re.findall(r'ProduceAsync\("(\w+)", message\)', program)
+    [key] = re.findall(r'Key = "([^"]+)"', program)
+
+    assert Sent(topic, key, value, headers) == EXPECTED
     assert "JsonSerializer.SerializeToUtf8Bytes(new { parts }, options)" in program
     assert "UnsafeRelaxedJsonEscaping" in program  # else it writes \u0022 and \u20AC, which mean the same
 
 
-# -- what the page quotes ---------------------------------------------------------------------------------------------
-
-
-def settings() -> Settings:
-    return validate(tomllib.loads(transactions.block("toml")))
-
-
 def test_lines_of_send() -> None:
     """Each example line is a transaction, and the remedy is one under the transfer's key."""
-    close, transfer = (
-        parse(block.encode())
-        for block in transactions.blocks("json", transactions.TEXT.split("## The format")[0])
-    )
+    blocks = transactions.blocks("json", transactions.TEXT.split("## The format")[0])
+    close, transfer = (parse(block.encode()) for block in blocks)
 
     assert isinstance(close, TransactionLine)
     assert isinstance(transfer, TransactionLine)
@@ -152,16 +123,12 @@ def test_lines_of_send() -> None:
     ],
 )  # fmt: skip
 def test_reasons(parts: list[Any], quoted: str) -> None:
-    class Given:
-        key = b""
-        value = json.dumps({"parts": parts}).encode()
-        headers = (("_RF_TX", b"json/1"),)
-        offset = timestamp = 0
-
-    found = settings()
+    value, headers = json.dumps({"parts": parts}).encode(), (("_RF_TX", b"json/1"),)
+    given: Any = SimpleNamespace(key=b"", value=value, headers=headers, offset=0, timestamp=0)
+    found = validate(tomllib.loads(transactions.block("toml")))
     transfers = found.configured("transfers")
     with pytest.raises(worker.MalformedEnvelopeError) as caught:
-        Units(transfers, found.transaction_targets(transfers)).open(Given, None)
+        Units(transfers, found.transaction_targets(transfers)).open(given, None)
 
     assert quoted in re.sub(r"\s+", " ", transactions.TEXT)
     assert str(caught.value).startswith(quoted.strip("`").removesuffix("…"))

@@ -46,16 +46,11 @@ def test_sentence(text: str, found: list[str]) -> None:
     assert faults.of_sentence(text) == found
 
 
-@pytest.mark.parametrize(
-    "subject", ["Add a page", "Embed Kafka", "Process it", "Bring it back", "Add " + "x" * 68]
-)
-def test_good_subject(subject: str) -> None:
-    assert faults.of_subject(subject) == []
-
-
-@pytest.mark.parametrize("subject", ["Added a page", "Adding it", "Adds it", "The page", "Add " + "x" * 69])
-def test_bad_subject(subject: str) -> None:
-    assert len(faults.of_subject(subject)) == 1
+def test_subject() -> None:
+    for subject in ("Add a page", "Embed Kafka", "Process it", "Bring it back", "Add " + "x" * 68):
+        assert faults.of_subject(subject) == []
+    for subject in ("Added a page", "Adding it", "Adds it", "The page", "Add " + "x" * 69):
+        assert len(faults.of_subject(subject)) == 1
 
 
 def test_places(tmp_path: Path) -> None:
@@ -63,19 +58,16 @@ def test_places(tmp_path: Path) -> None:
     page, module = tmp_path / "page.md", tmp_path / "module.py"
     page.write_text(PAGE, "utf-8")
     module.write_text(CODE, "utf-8")
+    found = (sentences.of_markdown(page), sentences.of_code(module), sentences.of_messages(module))
 
-    assert [item[1:] for item in sentences.of_markdown(page)] == [
-        (3, "A link is its text."),
-        (3, "The X counts as one word."),
-        (10, "The last of the items is a sentence."),
-    ]
-    assert [item[1:] for item in sentences.of_code(module)] == [
-        (1, "Do what is asked for."),
-        (5, "A comment of two lines is one sentence."),
-    ]
-    assert [item[1:] for item in sentences.of_messages(module)] == [
-        (7, "lane %s: a write was refused"),
-        (8, "X has X partitions"),
+    assert [[item[1:] for item in items] for items in found] == [
+        [
+            (3, "A link is its text."),
+            (3, "The X counts as one word."),
+            (10, "The last of the items is a sentence."),
+        ],
+        [(1, "Do what is asked for."), (5, "A comment of two lines is one sentence.")],
+        [(7, "lane %s: a write was refused"), (8, "X has X partitions")],
     ]
 
 
@@ -94,13 +86,9 @@ def test_subjects_since_the_day(tmp_path: Path) -> None:
     assert check.check_subjects(tmp_path)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
     subprocess.run([*git, "init", "--quiet"], cwd=tmp_path, check=True)
-    for year, subject, holds in (
-        (2020, "Added early", True),
-        (2030, "Add it", True),
-        (2031, "Added late", False),
-    ):
+    for year, subject in ((2020, "Added early"), (2030, "Add it"), (2031, "Added late")):
         day = f"{year}-01-01T00:00:00Z"
         commit = [*git, "commit", "--quiet", "--allow-empty", "--no-verify", "--message", subject]
         dates = {"GIT_AUTHOR_DATE": day, "GIT_COMMITTER_DATE": day}
-        subprocess.run(commit, cwd=tmp_path, check=True, env={**os.environ, **dates})
-        assert check.check_subjects(tmp_path) is holds, subject
+        subprocess.run(commit, cwd=tmp_path, check=True, env=os.environ | dates)
+        assert check.check_subjects(tmp_path) is (subject != "Added late")
