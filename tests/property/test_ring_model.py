@@ -1,6 +1,7 @@
 """A lane's ring against a deque of the last N IDs, through all that may befall it.
 
 Restarts, crashes, lost and old disks, a changelog that loses its tail, compaction, changes of size, of age and of persistence, clearing.
+Batches hold plain messages, or transactions with IDs of two addresses.
 The runs are derived from the tests themselves: each run of the suite tries the same ones, and a failure prints the steps that lead to it.
 """
 
@@ -10,11 +11,10 @@ import os
 import random
 import shutil
 import tempfile
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 from unittest.mock import patch
 
 import pytest
@@ -31,21 +31,19 @@ from hypothesis.stateful import (
 
 import native
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.protocol import stored_ids
 from ringfence_kafka.readers.log_reader import LogReader, Take
 from tables import codec
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Chunk, Origin
 from tables.native_index import empty_index
-from tables.promise import Promise
 from tables.restore import ChangelogBounds, Restore
 from tables.ring import Ring, Verdict
 from tables.rocksdb.errors import StaleEpochError
 from tables.table import LaneTable
 from tests.property import examples
+from tests.property.ring_model import ALPHABET, Batch, Live, Model, ages, batches, capacities, promises
 from tests.support.records.served_log import raw
 
-ALPHABET = [stored_ids.encode_id(b"%c" % letter) for letter in b"abcdefghijkl"]
 DAY_S = 86_400.0
 FLUSH_RECORDS = 5
 """Records that RocksDB gets at a time: few, so that a restore can be interrupted between them."""
@@ -56,27 +54,6 @@ MEMORY = next((name for name in ("/dev/shm",) if os.access(name, os.W_OK)), None
 """RocksDB is opened thousands of times: where there is a file system in memory, there."""
 
 
-class Batch(NamedTuple):
-    """Messages with their IDs, and the times at which their producers' clock goes back and forth."""
-
-    ids: list[bytes | None]
-    ahead: int
-    """Milliseconds from the end of the last batch to the first message; below 0 = back in time."""
-    apart: int
-    """Milliseconds between two messages."""
-
-    def times(self, now: int) -> list[int]:
-        return [now + self.ahead + self.apart * number for number in range(len(self.ids))]
-
-
-capacities = st.sampled_from([0, 1, 2, 3, 5, 8, 13])
-ages = st.sampled_from([0, 0, 4, 15, 60])
-batches = st.builds(
-    Batch,
-    ids=st.lists(st.sampled_from([None, *ALPHABET]), max_size=20),
-    ahead=st.integers(-6, 12),
-    apart=st.integers(-1, 2),
-)
 seeds = st.integers(0, 2**16)
 
 
@@ -88,105 +65,7 @@ class Record(NamedTuple):
     value: bytes | None
 
 
-class Live(NamedTuple):
-    """An ID that the ring holds."""
-
-    sequence: int
-    id: bytes
-    time: int
-
-
-def promises(capacity: int) -> st.SearchStrategy[Promise | None]:
-    """Promises that a ring of this room can have, and none."""
-    if capacity < 2:
-        return st.none()
-    sizes, ages_ms = st.integers(1, capacity - 1), st.sampled_from([1, 5, 20])
-    return st.none() | st.tuples(sizes, ages_ms).map(lambda drawn: Promise(*drawn))
-
-
-class Model:
-    """Ring in its shortest form: the last N accepted IDs, in order.
-
-    With a promise, IDs beyond its size go when they are too old for the newest record.
-    """
-
-    def __init__(
-        self,
-        capacity: int,
-        max_age: int = 0,
-        head: int = 0,
-        live: Sequence[Live] = (),
-        *,
-        durable: bool = True,
-        promise: Promise | None = None,
-    ) -> None:
-        self.promise = promise
-        """With the newest record and the number of IDs that left too early, as the ring must have them."""
-        self.capacity = capacity
-        self.max_age = max_age
-        self.head = head
-        self.live = deque(live)
-        self.durable = durable
-        """Its IDs are in the changelog."""
-
-    def original(self, encoded_id: bytes | None, time: int) -> int | None:
-        """Return the sequence of the message's original at that time, or None."""
-        latest = next((item for item in reversed(self.live) if item.id == encoded_id), None)
-        if latest is None or (self.max_age and time - latest.time > self.max_age):
-            return None
-        promise = self.promise
-        if promise and latest.sequence < self.head - promise.size and time - latest.time > promise.min_age_ms:
-            return None
-        return latest.sequence
-
-    def verdict(self, encoded_id: bytes | None, time: int) -> Verdict:
-        if encoded_id is None or self.capacity == 0:
-            return Verdict.UNCHECKED
-        return Verdict.ACCEPTED if self.original(encoded_id, time) is None else Verdict.DUPLICATE
-
-    def accept(
-        self, ids: Sequence[bytes | None], times: Sequence[int]
-    ) -> tuple[list[Verdict], list[int | None]]:
-        """Verdicts and originals of a batch that is committed."""
-        verdicts, originals, begin, gone = [], [], self.head, list[Live]()
-        newest = self.promise.newest_ms if self.promise else 0
-        for id_, time in zip(ids, times, strict=True):
-            verdicts.append(self.verdict(id_, time))
-            originals.append(self.original(id_, time))
-            if id_ is not None and verdicts[-1] is Verdict.ACCEPTED:
-                self.live.append(Live(self.head, id_, time))
-                self.head += 1
-                newest = max(newest, time)
-                if len(self.live) > self.capacity:
-                    gone.append(self.live.popleft())
-        if self.promise is not None:
-            self.age(begin, newest, gone)
-        return verdicts, originals
-
-    def age(self, begin: int, newest: int, gone: Sequence[Live]) -> None:
-        """Let go of what is too old, but of none that came with this batch."""
-        assert self.promise is not None
-        size, age = self.promise[:2]
-        broken = sum(newest - item.time <= age for item in gone)
-        self.promise = Promise(size, age, newest, self.promise.broken + broken)
-        until = min(self.head - size, begin)
-        while self.live and self.live[0].sequence < until and newest - self.live[0].time > age:
-            self.live.popleft()
-
-    def reopened(self, capacity: int, max_age: int, *, durable: bool, promise: Promise | None = None) -> Self:
-        """Return the model after another opening: the newest IDs stay, and IDs in memory only are gone."""
-        live = list(self.live)[-capacity:] if capacity and durable and self.durable else []
-        if promise is not None and self.promise is not None:
-            promise = Promise(*promise[:2], *self.promise[2:])
-        return type(self)(capacity, max_age, self.head, live, durable=durable, promise=promise)
-
-    def copy(self) -> Self:
-        return type(self)(
-            self.capacity, self.max_age, self.head, self.live, durable=self.durable, promise=self.promise
-        )
-
-
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(500))
 @given(capacity=st.integers(0, 8), age=ages, stream=st.lists(batches, max_size=12), data=st.data())
 def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Batch], data: st.DataObject) -> None:
     """The ring gives the verdicts of the last N accepted IDs that are young enough, however messages are batched."""
@@ -197,13 +76,20 @@ def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Batch], data: 
     model = Model(capacity, age, promise=promise)
     for batch in stream:
         times = batch.times(now)
-        checked = ring.check(batch.ids, times)
-        assert ring.check(batch.ids, times) == checked
+        checked = batch.check(ring, now)
+        assert batch.check(ring, now) == checked
         ring.apply(checked)
 
-        assert (checked.verdicts, checked.originals) == model.accept(batch.ids, times)
+        assert (checked.verdicts, checked.originals) == model.accept(batch.units, times)
         assert (ring.head, len(ring), ring.low) == (model.head, len(model.live), model.head - len(model.live))
         assert ring.promise == model.promise
+        if batch.several:
+            assert list(zip(checked.owners or [], checked.new_ids, strict=True)) == [
+                (number, id_)
+                for number, (unit, verdict) in enumerate(zip(batch.units, checked.verdicts, strict=True))
+                if verdict is Verdict.ACCEPTED
+                for id_ in dict.fromkeys(unit)
+            ]
         now = max([now, *times])
 
 
@@ -322,12 +208,15 @@ class Lane(RuleBasedStateMachine):
 
     def change(self, batch: Batch) -> Change:
         """Take a batch up to its commit."""
-        checked = self.table.check(batch.ids, batch.times(self.now))
-        origins = [Origin(0, self.next + number, time) for number, time in enumerate(checked.new_times)]
+        checked = batch.check(self.table, self.now)
+        owners = range(len(checked.new_ids)) if checked.owners is None else checked.owners
+        origins = [
+            Origin(0, self.next + owner, time) for owner, time in zip(owners, checked.new_times, strict=True)
+        ]
         change = self.table.record(
-            checked, origins, {"orders": self.next + len(batch.ids)}, {"orders": 4}, {"orders": "topic"}
+            checked, origins, {"orders": self.next + len(batch.units)}, {"orders": 4}, {"orders": "topic"}
         )
-        if not (self.resident and self.options.persistent and len(batch.ids) % 2):
+        if batch.several or not (self.resident and self.options.persistent and len(batch.units) % 2):
             return change
         # As the core has them: under one key in RocksDB.
         return change._replace(slots=Chunk.of(change.meta.capacity, [value for _, value in change.slots]))
@@ -335,9 +224,9 @@ class Lane(RuleBasedStateMachine):
     def commit(self, change: Change, batch: Batch) -> int:
         """Commit it; the model follows here."""
         times = batch.times(self.now)
-        self.now, self.next = max([self.now, *times]), self.next + len(batch.ids)
+        self.now, self.next = max([self.now, *times]), self.next + len(batch.units)
         self.committed = self.model = self.model.copy()
-        expected = self.model.accept(batch.ids, times)
+        expected = self.model.accept(batch.units, times)
 
         assert (change.checked.verdicts, change.checked.originals) == expected
         return self.append(self.table.persisted(change), change.meta)
@@ -542,8 +431,7 @@ class Lane(RuleBasedStateMachine):
         for time in (self.now - 5, self.now, self.now + 10) if aged else (self.now,):
             for data in ALPHABET:
                 checked = ring.check([data], [time])
-                assert checked.originals == [model.original(data, time)]
-                assert checked.verdicts == [model.verdict(data, time)]
+                assert (*checked.verdicts, *checked.originals) == model.verdict([data], time)
 
     @invariant()
     def finds_every_original(self) -> None:
@@ -602,7 +490,7 @@ def test_ring_comes_back(
     run_state_machine_as_test(
         lane,
         settings=settings(
-            max_examples=examples(40),
+            max_examples=examples(50),
             stateful_step_count=50,
             suppress_health_check=list(HealthCheck),
         ),
