@@ -13,7 +13,7 @@ from agents.output.sequences import sequence_header
 from tests.simulator.lanes.envelopes import envelope_schedule
 from tests.simulator.lanes.schedules import schedule
 from tests.simulator.runner import Runner
-from tests.simulator.schedules import Kind, Schedule
+from tests.simulator.schedules import Schedule
 from tests.simulator.shrink import kind_of
 
 FIRST, SEEDS = 50_000_000, 300
@@ -60,20 +60,6 @@ def test_what_happens_in_them(runner: Runner, monkeypatch: pytest.MonkeyPatch) -
     assert seen["several"] > 20
     assert seen["grown"] > 2
     assert sum(len(several) > 1 for lanes in owners for several in lanes.values()) > 20
-
-
-def test_growth_moves_no_home() -> None:
-    """The input grows only if each group keeps its lane."""
-    grown = [
-        (plan, happening.count)
-        for plan in map(schedule, range(2_000))
-        for happening in plan.happenings
-        if happening.kind is Kind.GROWN
-    ]
-
-    assert grown
-    assert all(plan.lanes and not (count - plan.partitions) % plan.lanes for plan, count in grown)
-    assert all(plan.lanes == 1 or not plan.partitions % plan.lanes for plan, _ in grown)
 
 
 @pytest.mark.parametrize(("shift", "name"), [(1, "NUMBERED"), (-1, "FORGOTTEN")])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.loop import STEPS_MAX, Loops, ProcessLoop, StepsExceededError
+from tests.simulator.loop import Loops, ProcessLoop
 from tests.simulator.patches import simulated
 
 
@@ -99,15 +99,3 @@ def test_crash_leaves_no_trace() -> None:
     loops.bury()
 
     assert told == []
-
-
-def test_spinning_ends() -> None:
-    async def spin() -> None:
-        while True:  # noqa: ASYNC110 - it is what spinning is
-            await asyncio.sleep(0)
-
-    loops = _loops()
-    _start(loops, spin())
-    with pytest.raises(StepsExceededError, match=str(STEPS_MAX)):
-        _run(loops)
-    loops.bury()

@@ -12,7 +12,7 @@ from tests.simulator.runner import Runner
 from tests.simulator.schedules import Happening, Kind, in_its_way
 from tests.simulator.sends import check
 from tests.simulator.sends.handlers import LEDGER, PLAIN
-from tests.simulator.sends.schedules import LARGE_CACHE_BYTES, TINY_CACHE_BYTES, sends_schedule
+from tests.simulator.sends.schedules import LARGE_CACHE_BYTES, TINY_CACHE_BYTES
 from tests.simulator.sends.world import STATE
 
 RUNS = 12
@@ -113,15 +113,3 @@ def test_names_what_is_wrong(
     faults = runner.run(_plan(_sent(("ok",) * 5))).faults
 
     assert expected in {fault.split()[0] for fault in faults}
-
-
-def test_schedules() -> None:
-    """Some of many seeds have batches, some have a topic that refuses writes, and some have a cache without room."""
-    plans = [sends_schedule(seed) for seed in range(200)]
-
-    assert {plan.batch for plan in plans} == {0, 2, 4}
-    assert {plan.state_cache for plan in plans} == {TINY_CACHE_BYTES, LARGE_CACHE_BYTES}
-    refusing = {
-        happening.request for plan in plans for happening in plan.happenings if happening.kind is Kind.TARGET
-    }
-    assert refusing == {PLAIN, LEDGER, STATE}
