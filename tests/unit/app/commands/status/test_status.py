@@ -13,10 +13,9 @@ from app.commands.status import consumers, page
 from app.commands.status import status as verb
 from app.commands.status.findings import findings
 from app.commands.status.lanes import memory
-from app.commands.status.model import NOBODY, OPEN, UNKNOWN, FrequentId, Status
+from app.commands.status.model import NOBODY, OPEN, UNKNOWN, FrequentId, Status, Worker
 from ringfence_kafka.errors import named
 from ringfence_kafka.groups import members
-from ringfence_kafka.page.formats import age
 from ringfence_kafka.page.history import SPANS, Charts
 from ringfence_kafka.producer import transaction_version
 from ringfence_kafka.producer.transaction_version import TransactionVersionError
@@ -25,34 +24,34 @@ from tests.support.standing import BRIDGE, STATUS, WORKER, only, printed, with_l
 HOSTILE = "a b; $(reboot) 'c'"
 
 
-def test_no_worker() -> None:
-    """A missing worker is a problem; the finding gives the waiting messages and the command to start one."""
-    waiting = with_lanes(state=NOBODY, worker=None, lag=1_000)
-    found = only(replace(waiting, workers=[], workers_state="Empty"))
-
-    assert found.stands
-    assert found.what == "no worker runs, so nothing is accepted; up to 2,000 messages wait"
-    assert found.command == "ringfence worker"
-
-
-@pytest.mark.parametrize("workers", [[WORKER], []])
-def test_rebalance(workers: list[Any]) -> None:
-    """A lane without a worker during a rebalance is not a problem, because that passes by itself."""
-    status = with_lanes(state=NOBODY, worker=None)
-
-    assert not only(replace(status, workers=workers, workers_state="PreparingRebalance")).stands
-
-
+NO_WORKER = with_lanes(state=NOBODY, worker=None, lag=1_000)
 NOBODY_CONSUMES: dict[str, Any] = {"members": [], "state": "EMPTY"}
 FAILING: dict[str, Any] = {"lag": 5, "failing_group": "it's", "failing_attempts": 4}
 SKIP = "ringfence groups skip orders 'it'\\''s' --consumer-group billing"
+RUNS: dict[str, Any] = {"lag": 5, "running": 1, "run_group": "it's"}
+RELEASE = "ringfence groups release orders 'it'\\''s' --consumer-group billing"
+SILENT: dict[str, Any] = {"lag": 5, "running": 3, "head_age_seconds": 9_000.0}
 DEAD: dict[str, Any] = {"lag": 5, "waits": "c2", "holder_is_member": False}
 NOT_HELD: dict[str, Any] = {"lag": 5, "state": "none", "holder": None, "reason": "no permission"}
+FULL: dict[str, Any] = {"ring_size": 2_000, "seconds_covered": 12.0}
+PROMISE: dict[str, Any] = {"id_min_age": 60.0, "holds": False, "coverage_broken": 3, "enough": 9_000}
+
+
+def _rebalancing(*workers: Worker) -> Status:
+    return replace(NO_WORKER, workers=[*workers], workers_state="PreparingRebalance")
+
+
+def _bridged(**changes: Any) -> Status:
+    return replace(STATUS, bridges=[replace(BRIDGE, **changes)])
 
 
 @pytest.mark.parametrize(
     ("status", "stands", "what", "fix"),
     [
+        (replace(NO_WORKER, workers=[], workers_state="Empty"), True,
+         "no worker runs, so nothing is accepted; up to 2,000 messages wait", "ringfence worker"),
+        (_rebalancing(WORKER), False, "", ""),
+        (_rebalancing(), False, "", ""),
         (with_lanes(state=NOBODY, worker=None, lag=3), True,
          "no worker has it, though workers run; up to 6 messages wait", "look again in 30 seconds"),
         (with_lanes(state="refused", reason="3 partitions"), True, "cannot run it: 3 partitions", "ringfence topics check"),
@@ -60,6 +59,13 @@ NOT_HELD: dict[str, Any] = {"lag": 5, "state": "none", "holder": None, "reason":
         (with_lanes(state="opening", head_age_seconds=None), False, "about to open it", "ringfence status"),
         (with_lanes(state="opening", head_age_seconds=5.0), False, "about to open it", "ringfence status"),
         (with_lanes(state="opening", head_age_seconds=61.0), True, "about to open it", "ringfence status"),
+        (with_lanes(undecided_seconds=61.0), True, "", "find-hanging"),
+        (with_lanes(undecided_seconds=61.0), True, "", "stop that producer"),
+        (with_lanes(**FULL), False, "", "ringfence audit orders"),
+        (with_lanes(promise=PROMISE, **FULL), False, "", "id_cache_size_max = 9000"),
+        (with_lanes(promise=PROMISE, **FULL), False, "", "ringfence rings show orders"),
+        (with_lanes(forwarding_share=0.5, forwarding_advice="set partitioner"), False,
+         "up to 50.0 % of the records of a lane are forwarded to their home", "set partitioner"),
         (replace(STATUS, workers=[replace(WORKER, broker="away")]), True, "brokers do not answer there", "look at the brokers"),
         (with_share(NOBODY_CONSUMES, lag=12, head_age_seconds=7_300.0, state="released"), True,
          "no consumer runs, and up to 12 messages wait, the oldest for 2 hours", "ringfence consumers forget billing"),
@@ -79,6 +85,16 @@ NOT_HELD: dict[str, Any] = {"lag": 5, "state": "none", "holder": None, "reason":
          "c2 waits until c1 has finished its running messages: 1 message", "ringfence groups release orders GROUP"),
         (with_share(**NOT_HELD, head_age_seconds=3.0), False, "it is not open yet: no permission", "ringfence consumers show orders"),
         (with_share(**NOT_HELD, head_age_seconds=61.0), True, "it is not open yet: no permission", "ringfence consumers show orders"),
+        (with_share(**RUNS, run_seconds=61.0), False, "group it's for 61 s", RELEASE),
+        (with_share(**RUNS, run_seconds=301.0), True, "group it's for 5 minutes", RELEASE),
+        (with_share(**SILENT, run_seconds=None), False, "", ""),  # they may hang, or work through a backlog
+        (with_share({"faults": ["nearly every attempt fails"]}), True,
+         "nearly every attempt fails", "ringfence groups show orders --consumer-group billing"),
+        (with_share({"left_behind": 2}), True,
+         "2 handlers did not end when cancelled; their groups wait for them", ""),
+        (_bridged(standing=["partition 0: GAP"]), False, "partition 0: GAP", "ringfence bridge status"),
+        (_bridged(standing=["partition 0: NOBODY"], stands=True), True, "partition 0: NOBODY", ""),
+        (_bridged(fault="away", stands=True), True, "away", ""),
     ],
 )  # fmt: skip
 def test_one_finding(status: Status, stands: bool, what: str, fix: str) -> None:
@@ -90,11 +106,26 @@ def test_one_finding(status: Status, stands: bool, what: str, fix: str) -> None:
     assert fix in f"{found.do}\n{found.command}"
 
 
-def test_transaction_version_lowered() -> None:
-    """A lowered transaction version is one finding for all lanes, whatever their transactional IDs.
+@pytest.mark.parametrize(
+    "status",
+    [
+        STATUS,
+        with_lanes(undecided_seconds=5.0),
+        with_lanes(state=UNKNOWN, lag=4, head_age_seconds=5.0),
+        with_lanes(state=UNKNOWN, lag=0, head_age_seconds=None),
+        with_lanes(ring_size=2_000, seconds_covered=90.0),
+        with_lanes(promise=PROMISE | {"holds": True, "enough": None}, **FULL),
+        with_share(**RUNS, run_seconds=59.0),
+        with_share(**SILENT, run_seconds=2.0),  # it answers, and works through a backlog
+        with_share(**SILENT | {"head_age_seconds": 59.0}, run_seconds=None),
+    ],
+)
+def test_no_finding(status: Status) -> None:
+    assert findings(status) == []
 
-    It gives Kafka's own command and the restart.
-    """
+
+def test_transaction_version_lowered() -> None:
+    """A lowered transaction version is one finding for all lanes, with Kafka's own command and the restart."""
     [address] = with_lanes(state="retrying").addresses
     lanes = [replace(lane, reason=named(TransactionVersionError(lane.lane))) for lane in address.lanes]
     found = only(replace(STATUS, addresses=[replace(address, lanes=lanes)]))
@@ -104,23 +135,6 @@ def test_transaction_version_lowered() -> None:
     assert "restart all brokers" in found.do
     command = "kafka-features.sh --bootstrap-server kafka:9092 upgrade --feature transaction.version=2"
     assert found.command == command
-
-
-def test_undecided_transaction() -> None:
-    """A producer's transaction that does not end holds up all messages behind it; any other one is not reported."""
-    found = only(with_lanes(undecided_seconds=61.0))
-
-    assert found.stands
-    assert "find-hanging" in found.command
-    assert "stop that producer" in found.do
-    assert findings(with_lanes(undecided_seconds=5.0)) == []
-
-
-def test_full_ring() -> None:
-    """A full ring that reaches back less than a minute is a note."""
-    assert findings(with_lanes(ring_size=2_000, seconds_covered=90.0)) == []
-    found = only(with_lanes(ring_size=2_000, seconds_covered=12.0))
-    assert (found.stands, found.command) == (False, "ringfence audit orders")
 
 
 def test_frequent_id() -> None:
@@ -135,16 +149,6 @@ def test_frequent_id() -> None:
     parts = only(with_lanes(frequent_id=FrequentId("hex:00", 30, 40, ["/shop", "a 7"])))
     assert parts.what.endswith("have the ID /shop a 7")
     assert parts.command == "ringfence rings find orders '/shop' 'a 7'"
-
-
-def test_broken_promise() -> None:
-    """A ring that lets go of younger IDs is a note with the size that would be enough; its reach alone is none then."""
-    promise = {"id_min_age": 60.0, "holds": True, "coverage_broken": 3, "enough": None}
-    full = {"ring_size": 2_000, "seconds_covered": 12.0}
-    assert findings(with_lanes(promise=promise, **full)) == []
-    found = only(with_lanes(promise={**promise, "holds": False, "enough": 9_000}, **full))
-    assert (found.stands, found.command) == (False, "ringfence rings show orders")
-    assert "id_cache_size_max = 9000" in found.do
 
 
 def test_observes() -> None:
@@ -180,8 +184,6 @@ def test_lane_of_a_silent_worker_that_stands(web: str | None, page: str) -> None
     assert web is None or web in note.what
     assert "10.0.0.1" in note.do
     assert "app.session_timeout" in note.do  # it may have been killed a moment ago
-    for changes in ({"lag": 4, "head_age_seconds": 5.0}, {"lag": 0, "head_age_seconds": None}):
-        assert findings(with_lanes(state=UNKNOWN, **changes)) == []
 
 
 @pytest.mark.parametrize(
@@ -202,50 +204,6 @@ def test_lanes_of_a_silent_worker(states: list[str], shown: str, ill: bool) -> N
     assert f" {shown} " in printed(status)
     row = f"<td{' class=&ill&' if ill else ''}>{shown}</td>".replace("&", '"')
     assert row in page.render(status, [], "w1", {})
-
-
-@pytest.mark.parametrize(("seconds", "found"), [(59.0, []), (61.0, [False]), (301.0, [True])])
-def test_handler_that_hangs(seconds: float, found: list[bool]) -> None:
-    """A handler that runs for minutes is named with the command that ends its run."""
-    told = findings(with_share(lag=5, running=1, run_group="it's", run_seconds=seconds))
-    command = "ringfence groups release orders 'it'\\''s' --consumer-group billing"
-
-    assert [(finding.stands, finding.command) for finding in told] == [(stands, command) for stands in found]
-    assert all(f"group it's for {age(seconds)}" in finding.what for finding in told)
-
-
-def test_runs_of_a_silent_consumer() -> None:
-    """Runs of a silent consumer cause a note, since they may hang or work through a backlog.
-
-    One that answers and works through a backlog causes none.
-    """
-    waits = {"lag": 5, "running": 3, "head_age_seconds": 9_000.0}
-
-    assert not only(with_share(**waits, run_seconds=None)).stands
-    assert findings(with_share(**waits, run_seconds=2.0)) == []
-    assert findings(with_share(**waits | {"head_age_seconds": 59.0}, run_seconds=None)) == []
-
-
-def test_consumer_says_faults() -> None:
-    """A consumer's own problems are findings, and so are runs that nobody could end."""
-    told = findings(with_share({"faults": ["nearly every attempt fails"], "left_behind": 2}))
-
-    assert [finding.what for finding in told] == [
-        "nearly every attempt fails",
-        "2 handlers did not end when cancelled; their groups wait for them",
-    ]
-    assert all(finding.stands for finding in told)
-    assert told[0].command == "ringfence groups show orders --consumer-group billing"
-
-
-def test_bridge() -> None:
-    """A bridge's finding repeats the text of `bridge status`, and whether the problem stands."""
-    for changes in (
-        {"standing": ["partition 0: GAP"], "stands": False},
-        {"standing": ["partition 0: NOBODY"], "stands": True},
-        {"fault": "away", "stands": True},
-    ):
-        assert only(replace(STATUS, bridges=[replace(BRIDGE, **changes)])).stands is changes["stands"]
 
 
 def test_standing_comes_first() -> None:
@@ -273,19 +231,6 @@ def test_commands_run_nothing_else(status: Status) -> None:
         assert HOSTILE in shlex.split(found.do)
 
 
-def test_nothing_steers_the_terminal() -> None:
-    """Names and reasons are anybody's words: they are neither markup nor commands of a terminal."""
-    hostile = "\x1b[2J[/red][bold]"
-    status = replace(
-        with_lanes(lane=hostile, state="refused", reason=hostile),
-        consumers=with_share({"faults": [hostile], "consumer_group": hostile}).consumers,
-    )
-    shown = printed(status, 200)
-
-    assert "\x1b" not in shown
-    assert shown.count("\\x1b[2J[/red][bold]") > 3
-
-
 def test_somebody_else_answers() -> None:
     """An answer from another consumer at the same address is ignored.
 
@@ -301,15 +246,24 @@ def test_somebody_else_answers() -> None:
         assert found.faults == faults
 
 
-def test_commands_can_be_copied() -> None:
-    """A command stands on one line, however narrow the terminal, and every part of the status is shown."""
+def test_what_a_terminal_shows() -> None:
+    """A command stands on one line, however narrow the terminal, and every part of the status is shown.
+
+    Names and reasons are anybody's words: they are neither markup nor commands of a terminal.
+    """
     status = with_share(lag=5, failing_group="g" * 60, failing_attempts=4, failing_seconds=70.0)
     lines = [line.strip() for line in printed(status, 80).splitlines()]
-
     assert any(line.endswith(f"skip orders {'g' * 60} --consumer-group billing") for line in lines)
     assert lines[0].startswith("1 thing to act on")
     assert {"ADDRESSES", "LANES", "CONSUMERS", "BRIDGES"} <= set(lines)
     assert any("10.0 %" in line for line in lines)
+
+    hostile = "\x1b[2J[/red][bold]"
+    [group] = with_share({"faults": [hostile], "consumer_group": hostile}).consumers
+    refused = with_lanes(lane=hostile, state="refused", reason=hostile)
+    shown = printed(replace(refused, consumers=[group]), 200)
+    assert "\x1b" not in shown
+    assert shown.count("\\x1b[2J[/red][bold]") > 3
 
 
 def test_document() -> None:
@@ -320,7 +274,7 @@ def test_document() -> None:
     assert told["ok"] is False
     assert told["findings"][0]["command"] == "ringfence topics check"
     assert told["addresses"][0]["lanes"][1]["reason"] == "why"
-    assert verb.as_document(STATUS, findings(STATUS))["ok"] is True
+    assert verb.as_document(STATUS, [])["ok"] is True
 
 
 def test_member() -> None:
