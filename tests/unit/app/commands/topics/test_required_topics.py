@@ -35,8 +35,6 @@ NAMES = {
     "forward": "ringfence-orders-forward",
 }
 JOURNAL = {"ringfence-journal": TopicDescription("ringfence-journal", 1, {"cleanup.policy": "delete"})}
-MESSAGES = ["input", "accepted", "quarantine", "duplicates", "forward"]
-"""Topics that messages flow through."""
 
 
 def _topics(**changes: tuple[int, str | None]) -> dict[str, TopicDescription]:
@@ -67,8 +65,7 @@ def test_well() -> None:
     """Topics as Ringfence creates them have no problems."""
     findings = compare(_settings(duplicates="divert"), _topics())
 
-    assert findings.faults == []
-    assert findings.notes == []
+    assert (findings.faults, findings.notes) == ([], [])
 
 
 def test_each_missing_topic_is_a_fault() -> None:
@@ -97,57 +94,40 @@ def test_each_topic_that_may_not_be_seen(role: str, rights: str) -> None:
     assert fault == f"topic {NAMES[role]}: this user may not use it as a worker does: allow {rights} on it"
 
 
-def _policy(role: str, policy: str, wanted: str) -> Any:
-    title = "changelog" if role == "changelog" else f"{role} topic"
-    return pytest.param(
-        {role: (4, policy)},
-        f"{NAMES[role]} ({title} of orders) has cleanup.policy={policy}",
-        f"--topic {NAMES[role]} --add-config cleanup.policy={wanted}",
-        id=f"{role}-{policy}",
+def _fault(**changes: tuple[int, str | None]) -> str:
+    (fault,) = compare(_settings(duplicates="divert"), _topics(**changes)).faults
+    return fault
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_cleanup(role: str) -> None:
+    """A topic that forgets what it has to keep, or does not say, is one problem, with the fix."""
+    title, wanted = ("changelog", "compact") if role == "changelog" else (f"{role} topic", "delete")
+    for policy in {"compact", "delete", "compact,delete"} - {wanted}:
+        fault = _fault(**{role: (4, policy)})
+        assert fault.startswith(f"{NAMES[role]} ({title} of orders) has cleanup.policy={policy}")
+        assert f"--topic {NAMES[role]} --add-config cleanup.policy={wanted}" in fault
+    untold = _fault(**{role: (4, None)})
+    assert untold.startswith(f"{NAMES[role]}: ")
+    assert "DescribeConfigs" in untold
+
+
+def test_counts() -> None:
+    """Another partition count is one problem, with the fix. Other than the configured one is a note: a topic is used as it is."""
+    forward = _fault(forward=(3, "delete"))
+    assert forward.startswith(
+        "ringfence-orders-forward (forward topic of orders) has 3 partitions, orders has 4: "
     )
-
-
-POLICIES = [
-    *(_policy(role, "compact", "delete") for role in MESSAGES),
-    _policy("input", "compact,delete", "delete"),
-    _policy("changelog", "delete", "compact"),
-    _policy("changelog", "compact,delete", "compact"),
-]
-UNTOLD = [
-    pytest.param({role: (4, None)}, f"{NAMES[role]}: ", "DescribeConfigs", id=f"untold-{role}")
-    for role in NAMES
-]
-COUNTS = [
-    pytest.param(
-        {"forward": (3, "delete")},
-        "ringfence-orders-forward (forward topic of orders) has 3 partitions, orders has 4: ",
-        "delete it once its lag is 0, and run 'ringfence topics create'",
-        id="forward-count",
-    ),
-    pytest.param(
-        {"changelog": (3, "compact")},
+    assert "delete it once its lag is 0, and run 'ringfence topics create'" in forward
+    changelog = _fault(changelog=(3, "compact"))
+    assert changelog.startswith(
         "orders has 4 partitions, it had 3 when its lanes began, as ringfence-orders-changelog still has: groups and IDs have moved to other "
         "partitions. Stop the workers: 'ringfence topics grow orders --partitions 6' continues with them. Or delete it and create it again "
-        "with 3 partitions, or start again",
-        "only if nothing was processed yet, delete ringfence-orders-changelog and run 'ringfence topics create'",
-        id="changelog-count",
-    ),
-]
-
-
-@pytest.mark.parametrize(("changes", "begins", "says"), [*POLICIES, *UNTOLD, *COUNTS])
-def test_one_fault(changes: dict[str, tuple[int, str | None]], begins: str, says: str) -> None:
-    """Each requirement that a topic does not meet is one problem, with the fix."""
-    (fault,) = compare(_settings(duplicates="divert"), _topics(**changes)).faults
-
-    assert fault.startswith(begins)
-    assert says in fault
-
-
-def test_configured_count_differs() -> None:
-    """A partition count that differs from the configuration is a note, because an existing topic is used as it is."""
+        "with 3 partitions, or start again under another app.id"
+    )
+    again = "delete ringfence-orders-changelog and run 'ringfence topics create'"
+    assert f"only if nothing was processed yet, {again}" in changelog
     findings = compare(_settings(partitions=7), _topics())
-
     assert findings.faults == []
     assert findings.notes == [
         "orders has 4 partitions, the configuration says partitions = 7: an existing topic is used as it is"
