@@ -72,10 +72,7 @@ def test_queries_of_the_dashboard(tmp_path: Path) -> None:
 
 
 def test_metrics_are_exposed() -> None:
-    """Workers, consumers and bridges expose every metric that the alerts use.
-
-    A test with real processes asserts the same.
-    """
+    """Workers, consumers and bridges expose every metric that the alerts use."""
     settings = validate({"addresses": [{"name": "orders"}]})
     cluster = Cluster(settings.kafka, settings.app.id)
     consumer = GroupConsumer(settings, settings.addresses[0], "billing", print)

@@ -21,10 +21,7 @@ def test_refusal_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_pip_settings_reach_the_images() -> None:
-    """Pip's settings reach the images by their names in a file, without paths of this machine.
-
-    The environment takes precedence.
-    """
+    """Pip's settings reach the images by their names in a file, without paths of this machine."""
     listed = r"""global.cert='/etc/ssl/certs/ca-certificates.crt'
 global.index-url='https://one.example/simple'
 global.trusted-host='\na.example\nb.example'

@@ -41,10 +41,7 @@ def _environment(name: str) -> dict[str, Any]:
 
 
 def test_what_there_is() -> None:
-    """Workers keep their names; consumers and bridges have none to keep; the run has its time.
-
-    A rollout is not stuck behind a pod that is not ready, although the new version would make it so.
-    """
+    """Workers keep their names; consumers and bridges have none to keep; the run has its time."""
     assert set(WITH_PODS) == {
         "StatefulSet/ringfence-worker",
         "Deployment/billing",

@@ -191,10 +191,7 @@ def test_a_verb_by_hand_needs_root(tmp_path: Path) -> None:
 def test_a_line_that_systemd_changes_is_refused(
     name: str, value: str, complaint: str, tmp_path: Path
 ) -> None:
-    """The units would log in with another password than the one that works by hand: systemd 252 makes `backslash` of the first.
-
-    No password is shown.
-    """
+    """The units would log in with another password than the one that works by hand: systemd 252 makes `backslash` of the first."""
     code, said, _ = _by_hand(tmp_path, f"{name}={value}\n", "status")
 
     assert code == 2

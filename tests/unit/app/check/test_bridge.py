@@ -60,10 +60,7 @@ def test_doubled() -> None:
 
 
 def test_out_of_order() -> None:
-    """Two messages of one group that came the same way must keep their order; on different ways they need not.
-
-    A group in two partitions is out of order, because a reader of one partition would not see all of it.
-    """
+    """Two messages of one group that came the same way must keep their order; on different ways they need not."""
     one, two, three, four = ACCEPTED
     elsewhere = accepted(0, TARGET[5], partition=1)
 

@@ -70,10 +70,7 @@ def test_one_fault(outputs: list[Record], faults: tuple[int, ...], said: str) ->
 
 
 def test_exact_runs() -> None:
-    """An exact run accepts each distinct message once, in order and unchanged, and drops the resend.
-
-    Groups may overtake each other, and messages without a group have no order.
-    """
+    """An exact run accepts each distinct message once, in order and unchanged, and drops the resend."""
     found = judge("orders", INPUTS, _outputs(FIRST, SECOND, THIRD))
     assert found.exact
     assert (found.sent, found.distinct, found.accepted) == (4, 3, 3)
@@ -169,10 +166,7 @@ WHOLE = [_part(MOVED, 1, 0), _part(MOVED, 2, 1)], [_part(MOVED, 3, 0)]
 
 
 def test_a_whole_transaction() -> None:
-    """A whole transaction is accepted with all parts once, in the topics that they name. Its resend is dropped whole.
-
-    So is another one that shares one ID with it, whatever else it contains.
-    """
+    """A whole transaction is accepted with all parts once, in the topics that they name. Its resend is dropped whole."""
     found = _judge_transfers(*WHOLE)
     assert found.exact, found
     assert (found.sent, found.distinct, found.accepted, found.parts) == (2, 1, 1, 3)
@@ -238,10 +232,7 @@ def _arrived(record: Record) -> Record:
 
 
 def test_sent_again_over_a_bridge() -> None:
-    """A message sent again over a bridge, or below a confirmed offset, is a duplicate whatever its IDs.
-
-    Another hop is another message.
-    """
+    """A message sent again over a bridge, or below a confirmed offset, is a duplicate whatever its IDs."""
     first, again = _bridged(FIRST, 0), _bridged(RESEND._replace(headers=FIRST.headers), 0)
     other, below = _bridged(_input(4, None), 9, 5), _bridged(_input(5, "6"), 3)
     outputs = _outputs(*map(_arrived, (first, SECOND, other)))

@@ -30,10 +30,7 @@ def _shown(*, terminal: bool) -> str:
 
 
 def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Output without a terminal has a line for each phase and some counts, and no terminal commands.
-
-    Counts that follow each other closely are not all printed.
-    """
+    """Output without a terminal has a line for each phase and some counts, and no terminal commands."""
     few = _shown(terminal=False).splitlines()
     monkeypatch.setattr(display, "PLAIN_EVERY_S", 0.0)
     lines = _shown(terminal=False).splitlines()

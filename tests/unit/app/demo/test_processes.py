@@ -14,10 +14,7 @@ def _never() -> None:
 
 
 def test_a_child_sees_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A setting in the environment could lead the demo to a real cluster; other variables stay, and no class archive is made.
-
-    The interpreter is ours, and both streams are in the log.
-    """
+    """A setting in the environment could lead the demo to a real cluster; other variables stay, and no class archive is made."""
     monkeypatch.setenv("RINGFENCE_KAFKA__BOOTSTRAP_SERVERS", "real:9092")
     monkeypatch.setenv("RINGFENCE_CACHE", "here")
     program = (

@@ -29,10 +29,7 @@ def test_no_pair(pair: str) -> None:
 
 
 def test_what_the_broker_sets_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A property for listeners, data folders or the single node is refused before a broker is started.
-
-    The error has the reason and the option to use instead.
-    """
+    """A property for listeners, data folders or the single node is refused before a broker is started."""
     monkeypatch.setattr("app.embedded.command.EmbeddedBroker", lambda *_, **__: pytest.fail("a broker"))
     ours = server_files.server_properties("127.0.0.1", 1, 2, {}).splitlines()
     owned = {key for key, _, _ in (line.partition("=") for line in ours)} & set(command.OWNED)
@@ -49,10 +46,7 @@ def test_what_the_broker_sets_itself(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_unknown_ones() -> None:
-    """A property counts as unknown if Kafka hides its value and it is not a password.
-
-    Keys of a listener, which Kafka does not list, do not count as unknown.
-    """
+    """A property counts as unknown if Kafka hides its value and it is not a password."""
     described = {
         "log.retention.ms": False,
         "log.retention.mss": True,

@@ -29,10 +29,7 @@ def _html(status: Status) -> str:
 
 
 def test_says_what_the_verb_says() -> None:
-    """The page shows the verdict, every finding with its command, and every address, lane, group, bridge and worker.
-
-    It refers only to its own pages, and its policy forbids others.
-    """
+    """The page shows the verdict, every finding with its command, and every address, lane, group, bridge and worker."""
     html = _html(replace(BAD, addresses=with_lanes(state="refused", reason="it has 3 partitions").addresses))
     places = ("/address/orders", "/consumers/billing/orders", "billing at orders", "west", "http://w1:6066")
 
@@ -56,10 +53,7 @@ def test_broker_away() -> None:
 
 
 async def test_looks_are_shared() -> None:
-    """Simultaneous viewers of the page cause one question to the cluster.
-
-    A failed question is shown with its reason.
-    """
+    """Simultaneous viewers of the page cause one question to the cluster."""
     asked = []
 
     async def ask(_: Settings) -> Status:

@@ -167,10 +167,7 @@ _WITHOUT_CONTRAST = """(() => {
 
 
 async def test_in_a_browser(tmp_path: Path) -> None:
-    """Each page fits every screen with whole words above its columns, has contrast in both colour schemes, and runs no foreign script.
-
-    It shows times in the zone of its viewer.
-    """
+    """Each page fits every screen with whole words above its columns, has contrast in both colour schemes, and runs no foreign script."""
     documents = [""]
     tallest = "Math.max(0, ...[...document.querySelectorAll('thead th')].map((each) => each.offsetHeight))"
     others = {

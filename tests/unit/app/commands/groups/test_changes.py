@@ -124,10 +124,7 @@ def test_another_topic_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_purged_up_to_an_offset(owned: bool) -> None:
-    """A purge up to an offset drops fetched messages too.
-
-    Later messages keep their order, and a handler keeps the message that it has.
-    """
+    """A purge up to an offset drops fetched messages too."""
     window = Window(Progress(0), memory=MemoryBudget(2**20))
     window.feed(of(GROUP, 0, 1, 2, 3, 4))
     lease: Any = SimpleNamespace(token=1, topic="t", partition=0, topic_id="i")

@@ -125,10 +125,7 @@ def test_an_imported_file_passes_the_check(file: Path, capsys: pytest.CaptureFix
 
 
 def test_addresses_of_artemis() -> None:
-    """Sizes are those that Artemis has for each address, by its own wildcards and their order.
-
-    Retries stand beside the address as options of ``ringfence consume``.
-    """
+    """Sizes are those that Artemis has for each address, by its own wildcards and their order."""
     data = _imported(FILES[0])
     settings = load(Path("ringfence.toml"), {})
     text = Path("ringfence.toml").read_text("utf-8")

@@ -36,10 +36,7 @@ def _json(*arguments: str) -> dict[str, dict[str, float]]:
     ],
 )
 def test_memory_is_no_less_than_any_peak(peak_mib: int, lanes: int, ids: int, native: bool) -> None:
-    """The planned memory covers every peak in docs/performance.md and bench/measurements.md.
-
-    It is at most 2.2 times as much, so that the plan stays usable.
-    """
+    """The planned memory covers every peak in docs/performance.md and bench/measurements.md."""
     found = plan(Demand(1_000, 100, ids, resident_ids=max(ids, 1) / lanes, native=native))
 
     assert found.lanes == lanes if 0 < ids < 10_000_000 else True
@@ -48,10 +45,7 @@ def test_memory_is_no_less_than_any_peak(peak_mib: int, lanes: int, ids: int, na
 
 
 def test_an_outage_asks_for_more_workers() -> None:
-    """An outage needs more workers, which process new and delayed messages at twice the rate.
-
-    More time to catch up needs fewer.
-    """
+    """An outage needs more workers, which process new and delayed messages at twice the rate."""
     none, same, longer = (
         plan(Demand(500_000, 154, 1e6, outage_s=hours * 3600, catch_up_s=within * 3600))
         for hours, within in ((0, 0), (1, 0), (1, 4))
@@ -177,10 +171,7 @@ def test_what_does_not_fit_is_told() -> None:
 
 
 def test_what_nobody_has_tried_is_told(tmp_path: Path) -> None:
-    """The weakest assumption of a plan is named.
-
-    An index in RocksDB, which was never measured, comes before values measured on a smaller scale.
-    """
+    """The weakest assumption of a plan is named."""
     config = tmp_path / "ringfence.toml"
     config.write_text("[app]\nresident_ids_max = 0\n")
     found = _run("--rate", "1k", "--ids", "8M", "--config", str(config)).output

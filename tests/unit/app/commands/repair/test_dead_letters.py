@@ -36,10 +36,7 @@ def _letter(number: int, group: str) -> Row:
 async def test_waiting_that_cannot_be_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A reader of dead letters need not see the consumer groups.
-
-    Only the waiting state stays unknown, and each refusal is reported once.
-    """
+    """A reader of dead letters need not see the consumer groups."""
     monkeypatch.setattr(dead_letters, "LeaseHolders", _Holders)
     topic = DeadLetterTopic(validate({"addresses": [{"name": "orders"}]}), "orders")
     rows = [_letter(number, group) for number, group in enumerate(("seen", "hidden", "hidden", "else"))]

@@ -41,10 +41,7 @@ def test_how_it_ends(
 
 
 def test_a_name_that_is_mistyped() -> None:
-    """A selection without a match lists the open dead letters and their consumer groups.
-
-    Otherwise a redrive for the mistyped name `biling` would look like success.
-    """
+    """A selection without a match lists the open dead letters and their consumer groups."""
     letters = [Fetched((("_RF_CONSUMER_GROUP", name),)) for name in (b"shipping", b"billing", b"billing")]
     wanted, right = (Wanted(Selection(consumer_group=name), lambda _: None) for name in ("biling", "billing"))
 
@@ -71,10 +68,7 @@ def test_nothing_is_open(selection: Selection, said: str) -> None:
 
 
 def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handler's reason and a producer's names neither control the terminal nor count as markup.
-
-    Each is one whole line in a pipe.
-    """
+    """A handler's reason and a producer's names neither control the terminal nor count as markup."""
     monkeypatch.setenv("COLUMNS", "40")
     reason, group = "ValueError: [/b] \x1b[2J\nsecond line", b"\xff[red]"
     headers = (("_RF_REASON", reason.encode()), ("_RF_CONSUMER_GROUP", b"[bold]g[/bold]"), ("x\x1b", None))

@@ -60,10 +60,7 @@ def _with_hops(*hops: bytes | None) -> list[Refused]:
 
 @pytest.mark.parametrize("bridged", [True, False])
 async def test_what_a_bridge_wrote_twice(bridged: bool) -> None:
-    """A record that a bridge wrote twice is published once and settled at each place.
-
-    In a lane, equal hops count as one record only if a bridge wrote them; a producer's own headers do not.
-    """
+    """A record that a bridge wrote twice is published once and settled at each place."""
     publisher = publisher_of(bridged=bridged, force=True)
     found = _with_hops(b"b/T/0/1", b"b/T/0/2", b"b/T/0/1", None, None, b"b/T/0/1")
     run = _redrive(publisher, bridged=bridged)

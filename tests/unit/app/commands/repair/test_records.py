@@ -83,10 +83,7 @@ def test_what_is_typed() -> None:
 
 
 def test_of_other_sources() -> None:
-    """Records refused by bridges of other applications with the same name are not selected, but counted.
-
-    A record without an application is selected.
-    """
+    """Records refused by bridges of other applications with the same name are not selected, but counted."""
     wanted = Wanted(Selection(), lambda _: None, app_id="bremen")
     anybodys = Wanted(Selection(), lambda _: None)
     takes = {b"bremen": True, b"kassel": False, b"": True, b"zwickau": False}

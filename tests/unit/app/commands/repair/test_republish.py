@@ -15,10 +15,7 @@ from tests.support.refused import publisher_of, refused_record
 
 
 def test_where_it_goes() -> None:
-    """A redriven record goes to the partition that it came from, modulo the partitions.
-
-    A bridge's record goes to its home.
-    """
+    """A redriven record goes to the partition that it came from, modulo the partitions."""
     assert publisher_of().published(refused_record(source="orders/6/1")).partition == 2
 
     by_key, by_header = publisher_of(bridged=True), publisher_of(bridged=True, group_header="h")
@@ -140,10 +137,7 @@ def test_on_the_way(lanes: int, partition: int, forwarded: bool) -> None:
 
 
 def test_parts() -> None:
-    """Each part of a transaction is compared with the accepted topic of its address.
-
-    An unreadable transaction is left to the lane.
-    """
+    """Each part of a transaction is compared with the accepted topic of its address."""
     parts = [{"key": "a", "value": "v"}, {"address": "payments", "key": "b", "value": "v" * 1_000}]
     headers = [("_RF_TX", b"json/1")]
     envelope = _published(0, value=json.dumps({"parts": parts}).encode(), headers=headers)

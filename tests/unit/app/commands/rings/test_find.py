@@ -92,10 +92,7 @@ def test_malformed(text: str, kind: str) -> None:
     ],
 )
 def test_what_is_shown_can_be_found(encoded: bytes) -> None:
-    """An ID as ``rings show`` writes it is the one that ``rings find`` looks for.
-
-    The address of a foreign ID is shown apart from the ID, which can be looked up with ``--of``.
-    """
+    """An ID as ``rings show`` writes it is the one that ``rings find`` looks for."""
     stored = foreign_id("payments", encoded)
 
     assert parse_id([display_id(encoded)]) == encoded
@@ -123,10 +120,7 @@ def test_parts() -> None:
 
 @pytest.mark.parametrize("parts", [[b"/shop", b"42"], [b"hex:7", b"\xff", b" "], [b"\x00\x00\x00\x01", b"a"]])
 def test_shown_parts_can_be_found(parts: list[bytes]) -> None:
-    """The parts that ``rings show`` writes are those that ``rings find`` takes, and so is the whole in one argument.
-
-    An ID of another number of parts, of another rule, or kept as its digest, is shown as a whole.
-    """
+    """The parts that ``rings show`` writes are those that ``rings find`` takes, and so is the whole in one argument."""
     encoded = encode_id(composed(parts))
     shown = display_parts(encoded, len(parts))
 

@@ -21,8 +21,5 @@ from tables.codec import Meta
     ],
 )
 def test_begin_of_what_is_left(meta: Meta | None, committed: int | None, start: int, begin: int) -> None:
-    """The unjudged input begins at the offset from which the lane would open.
-
-    The judged offset of a deleted topic does not apply to its successor.
-    """
+    """The unjudged input begins at the offset from which the lane would open."""
     assert unjudged_from(("orders", 3), "now", meta, committed, start) == begin

@@ -1,7 +1,4 @@
-"""The writes of a regrouping, which may end anywhere and be run again.
-
-The changelogs are logs in memory, read by the lanes' own restore.
-"""
+"""The writes of a regrouping, which may end anywhere and be run again."""
 
 import contextlib
 import functools
@@ -202,10 +199,7 @@ async def _regroup(logs: _Logs, partitions: int, lanes: int, size: int = CAPACIT
 
 
 async def test_lanes_become_one() -> None:
-    """One lane gets the newest IDs of all lanes, ordered by acceptance, and the offsets of all partitions.
-
-    The other lanes end.
-    """
+    """One lane gets the newest IDs of all lanes, ordered by acceptance, and the offsets of all partitions."""
     logs = _Logs(4)
     accepted = _accepted(4)
     accepted[-1] = (b"id-3", 3, 1_019)  # accepted twice, by lanes that did not know of each other
@@ -372,10 +366,7 @@ async def test_two_at_once(before: int, after: int, other: int) -> None:
 
 
 async def test_all_lanes_are_closed_before_a_ring_is_written() -> None:
-    """All lanes, old and new, are closed before a ring is written.
-
-    Their IDs remain, and the marks can be taken back.
-    """
+    """All lanes, old and new, are closed before a ring is written."""
     logs = _Logs(6)
     _begun(4, 12, logs, _accepted(4))
     before, rings = logs.metas(), [logs.ids(lane) for lane in range(4)]
@@ -453,10 +444,7 @@ def test_refused(changes: dict[str, object], lanes: int, said: str) -> None:
 
 
 def test_nothing_to_do() -> None:
-    """A regrouping does nothing if no lane has begun, or if lanes have the number already.
-
-    Lanes may be regrouped before a growth that keeps homes is recorded by their next transaction.
-    """
+    """A regrouping does nothing if no lane has begun, or if lanes have the number already."""
     logs = _Logs(4)
     assert plan(_address(), 4, {}, 2).done
     _begun(2, 4, logs, _accepted(2))

@@ -129,10 +129,7 @@ def composed(line: Any) -> Outgoing:
 
 
 def test_transaction() -> None:
-    """The group is the envelope's key, whatever groups its address has.
-
-    Each part has group and ID by its own address's rules. An ID header of one address is an ordinary header at another.
-    """
+    """The group is the envelope's key, whatever groups its address has."""
     record = composed(
         {
             "id": "t-1",
@@ -173,10 +170,7 @@ def test_transaction() -> None:
     ],
 )
 def test_transaction_without_a_group(line: Any, home: bytes) -> None:
-    """A transaction without a group goes to the home of its first ID.
-
-    A resend meets its original there, and nothing has to be forwarded. One without any ID may go to any partition.
-    """
+    """A transaction without a group goes to the home of its first ID."""
     record = composed(line)
     lane = decide.Path(SETTINGS.addresses[0], record.partition, PARTITIONS, "forward", SETTINGS.addresses[1:])
     arrived = Given(0, record.key, list(record.headers), record.value)
@@ -208,10 +202,7 @@ def test_ids_of_several_parts() -> None:
 
 
 def test_an_id_that_is_refused() -> None:
-    """An ``id`` without effect is refused, which the sender would take for the duplicate ID.
-
-    So is a line that workers would put into quarantine for its missing ID.
-    """
+    """An ``id`` without effect is refused, which the sender would take for the duplicate ID."""
     for forms in (["header:a", "key"], "key", "value:/id"):
         with pytest.raises(ValueError, match=r"id = 'x' has no effect.*leave it out"):
             _composed_by({"id": "x", "group": "g", "value": {}}, duplicate_id_from=forms)

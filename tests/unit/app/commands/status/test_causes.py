@@ -136,10 +136,7 @@ def test_workers_with_one_cause() -> None:
 
 
 def test_a_quota_is_a_note() -> None:
-    """A quota that delays two workers and a consumer is a note for each group, with the quotas.
-
-    Programs get the seconds.
-    """
+    """A quota that delays two workers and a consumer is a note for each group, with the quotas."""
     workers = [replace(_worker(throttled={"Fetch": 1.5, "Produce": 2}), name=name) for name in ("w1", "w2")]
     group = replace(STATUS.consumers[0], throttled=lanes.throttled([{"throttled": {"Fetch": 2.5}}, {}] * 2))
     status = replace(STATUS, workers=workers, consumers=[group])

@@ -19,10 +19,7 @@ QUIET = _Waiting(lag=0, nothing=True, head=None, undecided=None)
 
 
 def test_lag_is_that_of_all_partitions() -> None:
-    """Messages of any partition count; the oldest message is that of all of them.
-
-    With an unknown partition the lag is unknown, because a sum of the others would be too small.
-    """
+    """Messages of any partition count; the oldest message is that of all of them."""
     waits = [
         _Waiting(lag=5, nothing=False, head=3.0, undecided=None),
         _Waiting(lag=2, nothing=True, head=None, undecided=70.0),
@@ -52,10 +49,7 @@ def test_lanes_of_a_worker() -> None:
 
 
 def test_partitions_are_shown_where_a_lane_has_several() -> None:
-    """The partitions of a lane with several are shown in the terminal, on the page and as JSON.
-
-    A lane with one partition shows none.
-    """
+    """The partitions of a lane with several are shown in the terminal, on the page and as JSON."""
 
     def shown(partitions: list[int]) -> tuple[str, str]:
         address = replace(STATUS.addresses[0], lanes=[replace(LANE, partitions=partitions)])

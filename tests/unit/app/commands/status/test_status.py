@@ -170,10 +170,7 @@ def test_observes() -> None:
     ("web", "page"), [("http://w1:6066", "at http://w1:6066"), (None, "it has no web server")]
 )
 def test_lane_of_a_silent_worker_that_stands(web: str | None, page: str) -> None:
-    """A silent worker's lane whose messages wait for longer than an opening takes is a problem.
-
-    It may be refused or retrying. The worker itself may be well, so it is a note with the place to ask.
-    """
+    """A silent worker's lane whose messages wait for longer than an opening takes is a problem."""
     waiting = with_lanes(state=UNKNOWN, lag=4, head_age_seconds=61.0)
     standing, note = findings(replace(waiting, workers=[replace(WORKER, web=web, ready=None)]))
 
@@ -232,10 +229,7 @@ def test_commands_run_nothing_else(status: Status) -> None:
 
 
 def test_somebody_else_answers() -> None:
-    """An answer from another consumer at the same address is ignored.
-
-    An address of one machine alone may belong to another consumer elsewhere.
-    """
+    """An answer from another consumer at the same address is ignored."""
     row = LeaseRow(
         "billing", "orders", "orders.accepted", 0, "held", "c1", True, 1, 0.0, 0, 0, 0, 0, None, "w:1"
     )

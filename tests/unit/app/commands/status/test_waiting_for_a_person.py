@@ -208,10 +208,7 @@ def test_tables_fit(width: int) -> None:
 
 
 def test_consumer_groups_are_named_at_80_columns() -> None:
-    """A terminal of 80 columns shows consumer group and address whole; a wider one also shows which groups wait.
-
-    The table counts messages that wait: those that were finished out of order are in the lag, and do not wait.
-    """
+    """A terminal of 80 columns shows consumer group and address whole; a wider one also shows which groups wait."""
     group = {"consumer_group": "billing-north", "address": "orders-europe", "dead_letters": OPEN}
     groups = {"hot_group": "customer-2", "head_group": "customer-3", "head_age_seconds": 900.0}
     status = with_share(group, lag=7_654, waiting=106, hot_depth=1_234, **groups)

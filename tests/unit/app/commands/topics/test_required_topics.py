@@ -135,10 +135,7 @@ def test_counts() -> None:
 
 
 def test_everything_follows_the_input_as_it_is() -> None:
-    """Topics created beside an existing input get its partitions.
-
-    Outputs keep messages as long, and take its largest message with Ringfence's headers.
-    """
+    """Topics created beside an existing input get its partitions."""
     kept = {"retention.ms": "77", "retention.bytes": "99"}
     config = {"cleanup.policy": "delete", "max.message.bytes": "5000000", **kept}
     topics = JOURNAL | {"orders": TopicDescription("orders", 3, config)}
@@ -198,10 +195,7 @@ def test_replicas() -> None:
      ("-1", "-1", ""), ("-1", "86400000", "")],
 )  # fmt: skip
 def test_accepted_topic_that_keeps_less(accepted: str, source: str, told: str) -> None:
-    """An accepted topic that keeps messages for less time than the input causes a note.
-
-    A consumer that is away for longer would lose messages.
-    """
+    """An accepted topic that keeps messages for less time than the input causes a note."""
     topics = _topics()
     for name, retention in (("orders.accepted", accepted), ("orders", source)):
         topics[name] = TopicDescription(name, 4, {"cleanup.policy": "delete", "retention.ms": retention})
@@ -227,10 +221,7 @@ def test_retention_of_a_topic() -> None:
 
 
 def test_progress_topic_of_before() -> None:
-    """A progress topic with large segments or late removal of markers causes a note each, with the command.
-
-    It stops no worker.
-    """
+    """A progress topic with large segments or late removal of markers causes a note each, with the command."""
     before = {"segment.bytes": 8 * 2**20, "delete.retention.ms": 24 * 3600 * 1000}
 
     def found(cleaning: dict[str, int]) -> Findings:
@@ -281,10 +272,7 @@ def test_topics_of_consumers(
 
 @pytest.mark.parametrize(("lanes", "changelog", "forward"), [(0, 6, 6), (1, 1, 0), (4, 4, 4)])
 def test_a_partition_for_each_lane(lanes: int, changelog: int, forward: int) -> None:
-    """Changelog and forward topic get one partition for each lane, and outputs follow the input.
-
-    A single lane forwards nothing.
-    """
+    """Changelog and forward topic get one partition for each lane, and outputs follow the input."""
     for existing in ({}, {"orders": TopicDescription("orders", 6, {})}):
         settings = _settings(lanes=lanes, partitions=1 if existing else 6)
         planned = {plan.name: plan.partitions for plan in missing(settings, existing, 1)}

@@ -80,10 +80,7 @@ async def test_read_up_to_a_batch() -> None:
 
 
 async def test_sizes_of_records() -> None:
-    """A read takes at most the records of one transaction, however small they are.
-
-    Sizes may change from one record to the next: only the first step goes by what came before.
-    """
+    """A read takes at most the records of one transaction, however small they are."""
     small = Lying(*([Record()] * (BATCH_RECORDS_MAX + 10)))
     records, _ = await shared(1, 1024 * MIB).read(small, tp(0))
     assert len(records) == BATCH_RECORDS_MAX
@@ -106,10 +103,7 @@ async def test_large_ones_are_told() -> None:
 
 
 def test_given_back() -> None:
-    """A batch gives its bytes back once, however often it is freed.
-
-    A rebalance drops the batches in Faust and in the inbox without notice, and their bytes are given back.
-    """
+    """A batch gives its bytes back once, however often it is freed."""
     buffers = shared(1)
     mail = Inbox()
     for begin in (0, 1):
@@ -178,10 +172,7 @@ def test_partitions_that_went_away() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bound_and_progress(seed: int) -> None:
-    """The bound holds except for one batch a partition, in any order of reads.
-
-    Each partition without a batch can continue.
-    """
+    """The bound holds except for one batch a partition, in any order of reads."""
     rng = random.Random(seed)
     partitions = rng.choice([1, 4, 64])
     buffers = shared(partitions)
@@ -252,10 +243,7 @@ class Asked:
 
 
 def test_who_has_no_room_is_left_out() -> None:
-    """A partition without room is left out.
-
-    The others are asked for, in a short fetch while lanes finish something.
-    """
+    """A partition without room is left out."""
     clock = [100.0]
     buffers = shared(3, clock=lambda: clock[0])
     asked = Asked(buffers, 3)
@@ -272,10 +260,7 @@ def test_who_has_no_room_is_left_out() -> None:
 
 
 def test_what_lies_there_is_bounded() -> None:
-    """Only partitions without fetched records are asked for while many fetched records are unread.
-
-    Records that a busy lane has not asked for do not pile up beside it.
-    """
+    """Only partitions without fetched records are asked for while many fetched records are unread."""
     buffers = shared(3)
     asked = Asked(buffers, 3)
     held = buffers.hold(tp(1), 1_000)

@@ -30,10 +30,7 @@ def test_one_that_took_a_minute() -> None:
 
 
 def _lanes(spacing: FetchInterval, lanes: int, seconds: float = 20.0, share: float = 0.0) -> float:
-    """Return the share of a core that this many lanes use in the end.
-
-    They are fetched together and take a CPU millisecond each, beside ``share`` of a core for other work.
-    """
+    """Return the share of a core that this many lanes use in the end."""
     cpu = now = 0.0
     looks = []
     while now < seconds:
@@ -49,10 +46,7 @@ def _lanes(spacing: FetchInterval, lanes: int, seconds: float = 20.0, share: flo
 
 @pytest.mark.parametrize("lanes", [1, 4, 16, 64])
 def test_many_lanes_leave_half_of_a_core(lanes: int) -> None:
-    """Many lanes leave half of a core free, since each has a batch seldom enough to be worth its transaction.
-
-    A few lanes reach their target and use less.
-    """
+    """Many lanes leave half of a core free, since each has a batch seldom enough to be worth its transaction."""
     spacing = FetchInterval(0.025)
     used = _lanes(spacing, lanes)
 
@@ -72,10 +66,7 @@ def test_who_wants_haste_may_use_more(target_s: float, busy: float) -> None:
 
 
 def test_busy_with_something_else() -> None:
-    """Other work in the process lengthens the wait up to a maximum, and no longer than it is of use.
-
-    Waiting does not speed that work up.
-    """
+    """Other work in the process lengthens the wait up to a maximum, and no longer than it is of use."""
     spacing = FetchInterval(0.025)
     _lanes(spacing, 4, share=0.6)
     most = spacing.wait_s

@@ -78,10 +78,7 @@ def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
     ids=["something was there", "the fetch lay with the broker until something came"],
 )
 def test_when_a_batch_begins(fetched_s: float, counted: bool) -> None:
-    """A batch begins when its broker is asked, if that broker had been left alone before.
-
-    A fetch that lasted longer than a batch takes found nothing at first.
-    """
+    """A batch begins when its broker is asked, if that broker had been left alone before."""
     asked = Asked()
     asked.read(p0=False)
     asked.now += asked.spacing.wait_s
@@ -132,10 +129,7 @@ def test_a_fetch_without_some_is_short() -> None:
 
 
 def test_where_nothing_comes_fetches_are_long() -> None:
-    """A quiet broker gets long fetches; any record ends such a fetch and makes the next ones short.
-
-    Fetches that leave a partition out are short too.
-    """
+    """A quiet broker gets long fetches; any record ends such a fetch and makes the next ones short."""
     asked = Asked()
     asked.read(p0=False)
     assert asked.wait_ms() == FETCH_WAIT_MS
@@ -151,10 +145,7 @@ def test_where_nothing_comes_fetches_are_long() -> None:
 
 
 def test_where_nothing_comes_for_long_they_last_as_many_partitions_cost() -> None:
-    """Fetches of a silent topic last as long as the number of its partitions costs.
-
-    They stay as they were for few partitions, and are short after a seek.
-    """
+    """Fetches of a silent topic last as long as the number of its partitions costs."""
     asked = Asked()
 
     def wait_ms(partitions: int) -> int:

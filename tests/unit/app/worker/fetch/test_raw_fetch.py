@@ -100,10 +100,7 @@ async def test_taken_raw_and_whole() -> None:
 
 @pytest.mark.parametrize("codec", [0, 1, 4])
 async def test_bounded_by_bytes(codec: int) -> None:
-    """A part takes as many records as fit, in order, without loss or repetition.
-
-    That holds for a fetch that is small only while compressed. The rest of a part goes with the next one.
-    """
+    """A part takes as many records as fit, in order, without loss or repetition."""
     buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(170, 7, 10_000, codec))
     limit = buffers.batch_bytes_max(TP)
     found: list[int] = []
@@ -238,10 +235,7 @@ async def test_transactions_over_parts() -> None:
 
 
 async def test_what_the_core_leaves_in_the_middle() -> None:
-    """Records before an unreadable batch pass, and aiokafka fetches and reads the rest.
-
-    No record is lost or repeated.
-    """
+    """Records before an unreadable batch pass, and aiokafka fetches and reads the rest."""
     odd = stored([Stored(60, headers=[("\u00e9", b"")]), Stored(61)])
     data = log_of(3, 20, 100_000) + odd
     buffers, fetched = buffers_of(4 * MIB), Fetched(data)

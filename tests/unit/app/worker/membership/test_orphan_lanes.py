@@ -1,7 +1,4 @@
-"""Reactions of a worker to lanes that the group has assigned to nobody.
-
-The tests of workers cover the brokers' answers.
-"""
+"""Reactions of a worker to lanes that the group has assigned to nobody."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,10 +69,7 @@ async def test_new_partitions_are_given_out_by_the_leader() -> None:
 
 @pytest.mark.parametrize("static", [True, False])
 async def test_what_stays_nobodys(static: bool) -> None:
-    """A lane that stays unassigned is reported, and a static member rejoins ever more rarely.
-
-    Once the lane is assigned, the intervals begin again.
-    """
+    """A lane that stays unassigned is reported, and a static member rejoins ever more rarely."""
     world = World(static=static)
     world.group.given = frozenset({("a", 0)})
     await world.look()
@@ -109,10 +103,7 @@ async def test_a_group_that_does_not_say(fault: str) -> None:
 
 
 async def test_not_ready_meanwhile(tmp_path: Path) -> None:
-    """A lane with either half unassigned makes the worker unready.
-
-    Partitions of topics without an address do not.
-    """
+    """A lane with either half unassigned makes the worker unready. Partitions of topics without an address do not."""
     app = {"id": "rf", "data_dir": str(tmp_path)}
     lanes = Lanes(validate({"app": app, "addresses": [{"name": "orders"}]}), cast("Any", None))
     await lanes.assigned(set(), cast("Any", None))

@@ -49,10 +49,7 @@ def _described(assignor: Any, name: str, given: Any) -> Member:
 
 @pytest.mark.parametrize("before", [4, 2])
 async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path, before: int) -> None:
-    """A newcomer restores the lanes that the group then assigns to it, both halves of each.
-
-    That holds whichever worker leads, whatever member IDs the group gives, and also if topics have grown.
-    """
+    """A newcomer restores the lanes that the group then assigns to it, both halves of each."""
     for order in itertools.permutations(["m1", "m2", "m3"]):
         workers = [await _assignor(tmp_path, name, 7000 + place) for place, name in enumerate("abc")]
         first, second, newcomer = workers
@@ -74,10 +71,7 @@ async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path, bef
 
 @pytest.mark.parametrize("user_data", [None, b"", b"\xff\x00", b"[]", b"{}"])
 async def test_nothing_is_foreseen(tmp_path: Path, user_data: bytes | None) -> None:
-    """A rebalancing group permits no prediction, so lanes are restored when they open.
-
-    A worker joins although the group has a consumer of another program, whose data it cannot read.
-    """
+    """A rebalancing group permits no prediction, so lanes are restored when they open."""
     newcomer = await _assignor(tmp_path, "two")
     said = SimpleNamespace(subscription=["orders"], user_data=user_data)
     member = Member("one-1", None, None if user_data is None else said)
