@@ -127,10 +127,7 @@ def test_a_progress_record() -> None:
 
 @pytest.mark.parametrize("key", ["topic_id", "failures", "token", "finished"])
 def test_a_progress_record_that_lacks_something(key: str) -> None:
-    """A progress record with a missing field is refused, and the partition waits.
-
-    Nothing is assumed, and the error names the way out.
-    """
+    """A progress record with a missing field is refused, and the partition waits. Nothing is assumed, and the error names the way out."""
     lacking = {name: value for name, value in PROGRESS.items() if name != key}
     with pytest.raises(ProgressFormatError, match="ringfence consumers forget"):
         progress_record.decode(json.dumps(lacking).encode())

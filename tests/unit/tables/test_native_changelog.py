@@ -71,10 +71,7 @@ async def test_from_within_a_batch() -> None:
 
 
 async def test_what_the_core_cannot_read_is_left() -> None:
-    """A damaged batch is left to aiokafka with the whole fetch.
-
-    After parts that were taken, the rest is fetched again.
-    """
+    """A damaged batch is left to aiokafka with the whole fetch. After parts that were taken, the rest is fetched again."""
     broken = bytearray(log_of(4, 50))
     broken[-3] ^= 1
     fetched = Fetched(bytes(broken))

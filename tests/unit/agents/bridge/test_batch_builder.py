@@ -177,10 +177,7 @@ NO_QUARANTINE = Target(4, 500, compacted=False, quarantine_bytes_max=0)
 
 
 def test_no_quarantine() -> None:
-    """A record that fits nowhere stops only its partition, and the records before it go out.
-
-    No record is left out silently.
-    """
+    """A record that fits nowhere stops only its partition, and the records before it go out. No record is left out silently."""
     window = Window(1_000)
     for partition in (1, 2):
         window.open(partition, TOPIC_ID, 10)
@@ -278,10 +275,7 @@ def test_refused_for_their_time() -> None:
     ],
 )  # fmt: skip
 def test_keys_that_move_homes(key: str, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Each of these keys may move repeated messages to another partition.
-
-    The page docs/bridges.md names it among those for which the bridge must be drained before a change.
-    """
+    """Each of these keys may move repeated messages to another partition."""
     headers = [(("_AMQ_DUPL_ID", b"id-%d" % index), ("h", b"h-%d" % index)) for index in range(30)]
     records = [Record(10 + at, None, b"%d" % at, header[: 1 + at % 2]) for at, header in enumerate(headers)]
 

@@ -137,10 +137,7 @@ async def test_what_nothing_takes_stops_its_partition_alone() -> None:
 
 
 async def test_what_was_refused_is_tried_where_the_target_has_changed() -> None:
-    """A refused record is tried again only after the target has changed.
-
-    Otherwise it would end the producer for all partitions repeatedly; it never counts for another topic of that name.
-    """
+    """A refused record is tried again only after the target has changed."""
     flow = _flow()
     flow.looked(TARGET)
     assert _refused(flow, 1)
@@ -159,10 +156,7 @@ async def test_what_was_refused_is_tried_where_the_target_has_changed() -> None:
 
 
 async def test_fewer_at_once_over_a_narrow_link() -> None:
-    """The records in flight are as many as are acknowledged in time, by the time that the last ones took.
-
-    Filtered records do not count.
-    """
+    """The records in flight are as many as are acknowledged in time, by the time that the last ones took. Filtered records do not count."""
     flow = _flow()
     for end in (5, 10):
         await _send(flow, _Loader(), end)

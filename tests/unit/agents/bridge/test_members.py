@@ -83,7 +83,7 @@ def test_loss_of_all_offsets_is_documented() -> None:
 
 
 def test_stand_in_for_a_lost_member() -> None:
-    """A member_position-in for a lost member takes its share under a separate name, whose messages are not known yet.
+    """A stand-in for a lost member takes its share under a separate name, whose messages are not known yet.
 
     Offsets that are set back lose that share.
     """

@@ -59,10 +59,7 @@ async def given() -> _Bridge:
 
 
 async def test_nothing_is_read_before_the_beginning_is_committed(given: _Bridge) -> None:
-    """A bridge reads a partition only after it has committed the begin offset, at each opening.
-
-    Otherwise the next holder after a crash would begin elsewhere.
-    """
+    """A bridge reads a partition only after it has committed the begin offset, at each opening."""
     given.open(0, 50)
     given.consumer.fails = True
     await given.commit()

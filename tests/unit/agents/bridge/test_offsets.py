@@ -112,10 +112,7 @@ def test_stands_until_somebody_acts() -> None:
 
 
 def test_way_out_of_a_lost_end() -> None:
-    """The error suggests ``--reset-offsets`` only if an operator may have set the offset.
-
-    After the end of a forwarded log was lost, the target would discard new messages at these offsets.
-    """
+    """The error suggests ``--reset-offsets`` only if an operator may have set the offset."""
     assert "another name" in lost_end(plan(), 0, 100, 80, 110)
     assert "--reset-offsets" not in lost_end(plan(), 0, 100, 80, 110)
     assert "--reset-offsets" in lost_end(plan(), 0, 100, 120)

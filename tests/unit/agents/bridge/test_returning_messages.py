@@ -99,10 +99,7 @@ class Circle:
 
 @pytest.mark.parametrize("ways", [("ab", "ba"), ("ab", "bc", "ca"), ("ab", "ba", "bc", "cb")])
 def test_not_back(ways: tuple[str, ...]) -> None:
-    """A message without ID reaches each cluster once.
-
-    The bridge that would bring it back withholds and counts it.
-    """
+    """A message without ID reaches each cluster once. The bridge that would bring it back withholds and counts it."""
     circle = Circle(*ways)
     circle.send("a", [])
 
@@ -112,10 +109,7 @@ def test_not_back(ways: tuple[str, ...]) -> None:
 
 
 def test_back_to_what_may_not_be_seen() -> None:
-    """A message returns for one round if the target does not report its topics' IDs.
-
-    It is recognized in the topic that it was read from before.
-    """
+    """A message returns for one round if the target does not report its topics' IDs."""
     circle = Circle("ab", "ba", sees=False)
     circle.send("a", [])
 
@@ -207,10 +201,7 @@ def test_what_leaves_no_trace() -> None:
 
 
 def test_told_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A warning appears at most once a minute, with the number of messages, the circle and the remedy.
-
-    Messages are counted at once.
-    """
+    """A warning appears at most once a minute, with the number of messages, the circle and the remedy. Messages are counted at once."""
     now = 1_000.0
     monkeypatch.setattr(clock, "now", lambda: now)
     caplog.set_level(logging.WARNING, "ringfence.bridge")

@@ -227,10 +227,7 @@ def _forwarded(
 
 
 def test_forwarded_is_never_forwarded_again() -> None:
-    """A forwarded record is never forwarded again, whatever its home.
-
-    Two lanes that disagree would pass it back and forth forever.
-    """
+    """A forwarded record is never forwarded again, whatever its home. Two lanes that disagree would pass it back and forth forever."""
     records = [_forwarded(0, b"orders/0/7", AWAY), _forwarded(1, b"orders/1/8", None, _id(AWAY))]
 
     outcome = _decide(_path(), records, topic=FORWARD)

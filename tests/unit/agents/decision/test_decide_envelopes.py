@@ -199,10 +199,7 @@ def test_parts_as_if_sent_alone() -> None:
 
 
 def test_ignored_whole() -> None:
-    """A duplicate envelope is accepted in no part.
-
-    It is diverted as it came, with the original of the first known ID.
-    """
+    """A duplicate envelope is accepted in no part. It is diverted as it came, with the original of the first known ID."""
     lane = Lane()
     lane.verdicts(Given(3, AT_HOME, [("_AMQ_DUPL_ID", b"known")]))
     record = envelope(4, part("payments", ID="new"), part(ID="known"), part("notes"))
@@ -308,10 +305,7 @@ def test_part_too_large_for_its_topic(value: str) -> None:
 
 
 def test_reason_fits_its_header() -> None:
-    """A reason fits its header, however long the quoted text is.
-
-    Otherwise quarantine would refuse the record too, and stop the lane.
-    """
+    """A reason fits its header, however long the quoted text is. Otherwise quarantine would refuse the record too, and stop the lane."""
     lane = Lane()
     out = emitted(lane, lane.decide(envelope(0, part("\U000e0001" * 1_000))))
 

@@ -159,10 +159,7 @@ def test_observed() -> None:
 
 @pytest.mark.parametrize("key", [AT_HOME, AWAY, None])
 def test_malformed(key: bytes | None) -> None:
-    """A record with headers that no bridge writes is quarantined on arrival and confirms nothing.
-
-    The rest of the batch flows.
-    """
+    """A record with headers that no bridge writes is quarantined on arrival and confirms nothing. The rest of the batch flows."""
     lane = Lane()
     bad = [
         Given(1, key, [("_RF_BRIDGE_DUPL_ID", b"to-paris/7"), ("_AMQ_DUPL_ID", b"b")]),

@@ -39,10 +39,7 @@ def test_bare_parts_are_read_as_all_others(
 
 
 def test_long_id_in_a_part() -> None:
-    """A long ID in a part is kept as its digest, for its own address and for another.
-
-    The digest leads back to the address.
-    """
+    """A long ID in a part is kept as its digest, for its own address and for another. The digest leads back to the address."""
     long = "x" * 257
     own, foreign = (
         Units(SETTINGS.addresses[0], SETTINGS.addresses[1:3])

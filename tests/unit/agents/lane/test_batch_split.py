@@ -5,10 +5,7 @@ from agents.lane.batch_split import BatchSplit
 
 
 def test_halved_until_it_goes_well() -> None:
-    """A batch is split after repeated failures, down to one record, and grows again after successes.
-
-    The first failure does not split it, because its cause is mostly another one.
-    """
+    """A batch is split after repeated failures, down to one record, and grows again after successes."""
     divided = BatchSplit()
     assert not divided.failed(TRANSACTION_RECORDS_MAX)
     assert divided.records_max == TRANSACTION_RECORDS_MAX

@@ -8,10 +8,7 @@ from ringfence_kafka.config.load import validate
 
 
 class Clock:
-    """A clock that moves only by hand.
-
-    It begins near zero, as on a machine that has just booted.
-    """
+    """A clock that moves only by hand. It begins near zero, as on a machine that has just booted."""
 
     def __init__(self) -> None:
         self.now = 0.001
@@ -59,10 +56,7 @@ def test_names_share_and_remedy(
 
 
 def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """The forwarded share covers all batches since the last check, and each thousand records starts a new count.
-
-    A problem that was fixed does not count any more.
-    """
+    """The forwarded share covers all batches since the last check, and each thousand records starts a new count."""
     watched = _hint()
     for _ in range(10):
         watched.note("orders-3", 9, 91)
@@ -110,10 +104,7 @@ def test_once_per_interval(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
 def test_producers_that_do_not_know_new_partitions(
     homes: set[int], place: tuple[int, int], former: int, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The hint after a growth names the producers' old partitions instead of another partitioner.
-
-    All forwarded records had their home here before.
-    """
+    """The hint after a growth names the producers' old partitions instead of another partitioner."""
     _hint().note("orders-1", 500, 500, homes, place)
 
     (said,) = _said(caplog)
@@ -122,10 +113,7 @@ def test_producers_that_do_not_know_new_partitions(
 
 
 def test_a_chained_address(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """The hint for a chained address blames neither partitioner nor producers, because workers write its input.
-
-    They group by another address.
-    """
+    """The hint for a chained address blames neither partitioner nor producers, because workers write its input."""
     settings = validate({"addresses": [{"name": "orders"}]})
     ForwardingHint(settings.addresses[0], chained=True).note("orders-0", 900, 100, {1}, (0, 2))
 

@@ -59,10 +59,7 @@ async def test_errors_are_warnings(lane: Lane, caplog: pytest.LogCaptureFixture)
     ],
 )
 def test_where_a_lane_is_restored(tmp_path: Path, *, in_memory: bool, restored: Restored, said: str) -> None:
-    """The line about a restore describes the disk, even if the lane's files are in memory.
-
-    The bench reads it in either case.
-    """
+    """The line about a restore describes the disk, even if the lane's files are in memory. The bench reads it in either case."""
     table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
     table.keep_in_memory(in_memory)
     assert describe_store(restored, table) == said

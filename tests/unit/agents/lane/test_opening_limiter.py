@@ -63,10 +63,7 @@ async def test_so_many_at_a_time() -> None:
 
 
 async def test_one_that_is_stuck_holds_up_nobody() -> None:
-    """A stuck opening makes room for the next one after its time.
-
-    It continues, and gives its place back only once.
-    """
+    """A stuck opening makes room for the next one after its time. It continues, and gives its place back only once."""
     places = OpeningLimiter(1, 1, SHORT_S)
     stuck = Opening(places, "stuck")
     await stuck.begun()

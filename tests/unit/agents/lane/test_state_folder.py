@@ -36,10 +36,7 @@ class Worker:
 
 
 async def test_lanes_go_to_another_worker_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lanes go to another worker after a minute, and return after the folder was usable for a minute.
-
-    The wait doubles each time.
-    """
+    """Lanes go to another worker after a minute, and return after the folder was usable for a minute. The wait doubles each time."""
     worker = Worker(monkeypatch, others=True)
     for waits in (USABLE_S, 2 * USABLE_S):
         assert not await worker.failed()
@@ -59,10 +56,7 @@ async def test_lanes_go_to_another_worker_and_come_back(monkeypatch: pytest.Monk
 
 
 async def test_a_worker_that_is_alone_keeps_its_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that is alone keeps its lanes in memory while their rings have room.
-
-    Another worker that joins gets them.
-    """
+    """A worker that is alone keeps its lanes in memory while their rings have room. Another worker that joins gets them."""
     worker = Worker(monkeypatch, others=False)
 
     assert await worker.failed(IDS_IN_MEMORY_MAX)

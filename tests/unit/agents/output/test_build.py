@@ -76,10 +76,7 @@ def _emitter(
     aged_ms: dict[str, float] | None = None,
     **keys: Any,
 ) -> Emitter:
-    """Build an emitter for the address ``orders``, configured by ``keys``.
-
-    Topics have 4 partitions and take 1 MiB, except those given.
-    """
+    """Build an emitter for the address ``orders``, configured by ``keys``. Topics have 4 partitions and take 1 MiB, except those given."""
     address = validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
     topics = (address.accepted_topic, address.duplicates_topic, address.quarantine_topic, FORWARD)
     counts = dict.fromkeys(topics, 4) | {address.accepted_topic: accepted}

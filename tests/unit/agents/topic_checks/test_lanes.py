@@ -5,40 +5,19 @@ import pytest
 from agents.topic_checks.changelog import meta_faults
 from agents.topic_checks.lanes import is_marked, lanes_before, live, mark
 from agents.topic_checks.topics import count_faults, topic_faults
-from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
-from tables.codec import Meta
-
-APP = "rf"
-NAMES = {"input": "orders", "accepted": "orders.accepted", "quarantine": "orders.quarantine",
-         "changelog": "rf-orders-changelog", "forward": "rf-orders-forward"}  # fmt: skip
+from tests.unit.agents.topic_checks.test_topics import APP, described, recorded
 
 
 def _address(lanes: int) -> AddressSettings:
     return validate({"addresses": [{"name": "orders", "lanes": lanes}]}).addresses[0]
 
 
-def _topics(**counts: int) -> dict[str, TopicDescription]:
-    """Those that are named, and input, accepted and quarantine topic with four partitions."""
-    counts = {"input": 4, "accepted": 4, "quarantine": 4} | counts
-    return {
-        NAMES[role]: TopicDescription(
-            NAMES[role], count, {"cleanup.policy": "compact" if role == "changelog" else "delete"}
-        )
-        for role, count in counts.items()
-    }
-
-
-def _meta(lanes: int, **counts: int) -> Meta:
-    named = {name.replace("_", "."): count for name, count in counts.items()}
-    return Meta(9, 1, 0, {}, named, "0f", app=APP, address="orders", lanes=lanes)
-
-
 @pytest.mark.parametrize(
     ("lanes", "counts"),
     [
-        (1, {"changelog": 1}),
+        (1, {"changelog": 1, "forward": 0}),
         (1, {"changelog": 4, "forward": 4}),  # left from before
         (2, {"changelog": 2, "forward": 2}),
         (2, {"changelog": 4, "forward": 4}),
@@ -48,12 +27,12 @@ def _meta(lanes: int, **counts: int) -> Meta:
 )
 def test_counts_that_fit(lanes: int, counts: dict[str, int]) -> None:
     """A topic needs a partition for each lane, and more of them do no harm."""
-    assert topic_faults(APP, _address(lanes), _topics(**counts)) == []
+    assert topic_faults(APP, _address(lanes), described(**counts)) == []
 
 
 def test_more_lanes_than_partitions() -> None:
     """Too many lanes are one problem with both ways out, whatever the other topics have."""
-    (fault,) = topic_faults(APP, _address(6), _topics(changelog=1, forward=1))
+    (fault,) = topic_faults(APP, _address(6), described(changelog=1, forward=1))
 
     assert fault == (
         "orders has 4 partitions, orders has lanes = 6: a lane would have no partition. Set lanes = 4 or lower, or give the topic more: "
@@ -64,9 +43,9 @@ def test_more_lanes_than_partitions() -> None:
 @pytest.mark.parametrize("role", ["changelog", "forward"])
 def test_too_few_partitions_after_a_change(role: str) -> None:
     """Too few partitions are reported with the verb that gives them to the topic."""
-    (fault,) = topic_faults(APP, _address(4), _topics(**{"changelog": 4, "forward": 4, role: 2}))
+    (fault,) = topic_faults(APP, _address(4), described(**{"changelog": 4, "forward": 4, role: 2}))
 
-    assert fault.startswith(f"{NAMES[role]} (")
+    assert fault.startswith(f"rf-orders-{role} (")
     assert (
         "has 2 partitions, orders has lanes = 4: stop the workers and run 'ringfence rings regroup orders --lanes 4'"
         in fault
@@ -88,7 +67,7 @@ def test_too_few_partitions_after_a_change(role: str) -> None:
 )
 def test_growth_of_the_input(lanes: int, before: int, now: int, grow: int | None) -> None:
     """A growth of the input is accepted if homes stay. Otherwise the error names a count that keeps them, if there is one."""
-    faults = count_faults(_address(lanes), {"orders": now}, [_meta(lanes, orders=before)])
+    faults = count_faults(_address(lanes), {"orders": now}, [recorded(lanes, orders=before)])
 
     assert len(faults) == (grow is not None)
     for fault in faults:
@@ -96,18 +75,18 @@ def test_growth_of_the_input(lanes: int, before: int, now: int, grow: int | None
         assert f"elete it and create it again with {before} partitions" in fault
 
 
-@pytest.mark.parametrize(("recorded", "lanes"), [(0, 1), (4, 1), (1, 4), (2, 0)])
-def test_another_number_of_lanes(recorded: int, lanes: int) -> None:
+@pytest.mark.parametrize(("before", "lanes"), [(0, 1), (4, 1), (1, 4), (2, 0)])
+def test_another_number_of_lanes(before: int, lanes: int) -> None:
     """Another number of lanes is one problem with the way out, and counts of partitions are left out."""
-    (fault,) = count_faults(_address(lanes), {"orders": 9}, [_meta(recorded, orders=4)] * 2)
+    (fault,) = count_faults(_address(lanes), {"orders": 9}, [recorded(before, orders=4)] * 2)
 
-    assert f"'ringfence rings regroup orders --lanes {lanes}', or set lanes = {recorded}" in fault
+    assert f"'ringfence rings regroup orders --lanes {lanes}', or set lanes = {before}" in fault
 
 
 @pytest.mark.parametrize("lanes", [0, 1, 4])
 def test_a_regrouping_that_did_not_end(lanes: int) -> None:
     """Every configuration is refused during an unfinished regrouping, even one with the former number."""
-    meta = _meta(mark(4), orders=4)
+    meta = recorded(mark(4), orders=4)
     (fault,) = count_faults(_address(lanes), {"orders": 4}, [meta])
 
     assert fault.startswith("a regrouping of the lanes of orders is unfinished")
@@ -117,9 +96,9 @@ def test_a_regrouping_that_did_not_end(lanes: int) -> None:
 
 def test_partitions_that_no_lane_has_any_more() -> None:
     """A changelog partition left by a former grouping belongs to no lane."""
-    metas = {0: _meta(1), 1: _meta(1), 2: _meta(2), 3: _meta(mark(2))}
+    metas = {0: recorded(1), 1: recorded(1), 2: recorded(2), 3: recorded(mark(2))}
 
     assert live(metas) == {0: metas[0]}
-    assert [*live({3: _meta(0), 4: _meta(0)})] == [3, 4]  # of a growth that is under way
+    assert [*live({3: recorded(0), 4: recorded(0)})] == [3, 4]  # of a growth that is under way
     places = {("rf-orders-changelog", number): meta for number, meta in metas.items()}
-    assert meta_faults(APP, _address(1), places, _topics(changelog=4)) == []
+    assert meta_faults(APP, _address(1), places, described(changelog=4, forward=0)) == []

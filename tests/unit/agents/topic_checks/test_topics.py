@@ -22,8 +22,8 @@ def _address() -> AddressSettings:
     return validate({"addresses": [{"name": "orders"}]}).addresses[0]
 
 
-def _topics(**counts: int) -> dict[str, TopicDescription]:
-    """Describe the topics of ``orders``, with four partitions except those given."""
+def described(**counts: int) -> dict[str, TopicDescription]:
+    """Describe the topics of ``orders``, with four partitions except those given; 0 = it does not exist."""
     names = {
         "input": "orders",
         "accepted": "orders.accepted",
@@ -36,17 +36,19 @@ def _topics(**counts: int) -> dict[str, TopicDescription]:
             name, counts.get(role, 4), {"cleanup.policy": "compact" if role == "changelog" else "delete"}
         )
         for role, name in names.items()
+        if counts.get(role, 4)
     }
 
 
-def _meta(**counts: int) -> Meta:
+def recorded(lanes: int = 0, **counts: int) -> Meta:
+    """Return the meta record of a lane that began with these counts of partitions."""
     named = {name.replace("_", "."): count for name, count in counts.items()}
-    return Meta(9, 1, 0, {}, named, "0f", app=APP, address="orders")
+    return Meta(9, 1, 0, {}, named, "0f", app=APP, address="orders", lanes=lanes)
 
 
 def test_grown_input_is_one_fault() -> None:
     """A grown input is one problem; changelog and forward topic only show the old count."""
-    (fault,) = topic_faults(APP, _address(), _topics(input=6))
+    (fault,) = topic_faults(APP, _address(), described(input=6))
 
     assert fault == (
         "orders has 6 partitions, it had 4 when its lanes began, as rf-orders-changelog and "
@@ -60,11 +62,8 @@ def test_grown_input_is_one_fault() -> None:
 
 
 def test_growth_that_did_not_come_to_its_end() -> None:
-    """An unfinished growth is reported with the verb that finishes it and with the other possible cause.
-
-    Changelog and forward topic get their partitions first.
-    """
-    (fault,) = topic_faults(APP, _address(), _topics(changelog=8, forward=8))
+    """An unfinished growth is reported with the verb that finishes it and with the other possible cause."""
+    (fault,) = topic_faults(APP, _address(), described(changelog=8, forward=8))
 
     assert "'ringfence topics grow orders --partitions 8' finishes a growth to 8, if one was begun" in fault
     assert "Or delete it and create it again with 8 partitions" in fault
@@ -73,6 +72,7 @@ def test_growth_that_did_not_come_to_its_end() -> None:
 @pytest.mark.parametrize(
     ("counts", "topics"),
     [
+        ({"changelog": 6}, []),  # partitions without a lane do no harm
         ({"changelog": 3}, ["orders"]),
         ({"forward": 6}, ["rf-orders-forward"]),
         ({"changelog": 3, "forward": 6}, ["orders", "rf-orders-forward"]),
@@ -81,7 +81,7 @@ def test_growth_that_did_not_come_to_its_end() -> None:
 )
 def test_counts_that_do_not_fit(counts: dict[str, int], topics: list[str]) -> None:
     """A wrong partition count is reported with the topic to be repaired."""
-    assert [fault.split()[0] for fault in topic_faults(APP, _address(), _topics(**counts))] == topics
+    assert [fault.split()[0] for fault in topic_faults(APP, _address(), described(**counts))] == topics
 
 
 def test_counts_with_which_lanes_began() -> None:
@@ -90,13 +90,13 @@ def test_counts_with_which_lanes_began() -> None:
     Several lanes report a difference once, and counts of other topics do not matter.
     """
     now = {"orders": 4, "orders.accepted": 6}
-    metas = [_meta(orders=4, orders_accepted=4), _meta(orders=4, orders_accepted=4), _meta(other=1)]
+    metas = [recorded(orders=4, orders_accepted=4), recorded(orders=4, orders_accepted=4), recorded(other=1)]
 
     (fault,) = count_faults(_address(), now, metas)
 
     assert fault.startswith("orders.accepted has 6 partitions, it had 4 when its lanes began: ")
     assert "only if nothing was processed" not in fault
-    assert count_faults(_address(), now, [_meta(orders=4, orders_accepted=6)]) == []
+    assert count_faults(_address(), now, [recorded(orders=4, orders_accepted=6)]) == []
     assert count_faults(_address(), {}, metas) == []
 
 
@@ -120,10 +120,6 @@ def test_denied(error: KafkaError, said: str) -> None:
     why = "this user may not use it as a worker does"
 
     assert denied(APP, _address(), error) == said.format(why=why)
-
-
-def test_denied_is_about_rights() -> None:
-    """Errors of another kind get no advice about permissions."""
     assert denied(APP, _address(), KafkaError("x")) is None
 
 
@@ -140,7 +136,7 @@ def test_span(ms: float, said: str) -> None:
 @pytest.mark.parametrize("name", ["rf-orders-changelog", "orders.quarantine"])
 def test_no_room(name: str) -> None:
     """A changelog or a quarantine topic that takes next to nothing is named before anything is to be written there."""
-    topics = _topics()
+    topics = described()
     config = dict(topics[name].config or {}) | {"max.message.bytes": "2047"}
     (fault,) = topic_faults(APP, _address(), topics | {name: TopicDescription(name, 4, config)})
 
@@ -157,7 +153,7 @@ PREFIX = "transactions of orders have parts for payments: "
 def _with_target(config: dict[str, str] | None = None, partitions: int = 4) -> dict[str, TopicDescription]:
     """Describe the topics of ``orders``, and the accepted topic of ``payments``."""
     target = TopicDescription("payments.accepted", partitions, {"cleanup.policy": "delete"} | (config or {}))
-    return _topics() | {target.name: target}
+    return described() | {target.name: target}
 
 
 def _pair() -> tuple[AddressSettings, AddressSettings]:
@@ -172,8 +168,8 @@ def test_missing_target() -> None:
     """A missing target topic is named with the way out, whether it does not exist or may not be seen."""
     orders, payments = _pair()
 
-    (fault,) = missing_targets(orders, [payments], Described(_topics(), frozenset()))
-    (unseen,) = missing_targets(orders, [payments], Described(_topics(), frozenset({"payments.accepted"})))
+    (fault,) = missing_targets(orders, [payments], Described(described(), frozenset()))
+    (unseen,) = missing_targets(orders, [payments], Described(described(), frozenset({"payments.accepted"})))
 
     assert fault.startswith(f"{PREFIX}payments.accepted (accepted topic of payments) does not exist")
     assert fault.endswith("run 'ringfence topics create'")
@@ -184,45 +180,47 @@ def test_missing_target() -> None:
     assert missing_targets(orders, [payments], Described(_with_target(), frozenset())) == []
 
 
-def test_target_that_does_not_do() -> None:
-    """A target topic must meet the requirements of an accepted topic."""
-    orders, payments = _pair()
-    untold = TopicDescription("payments.accepted", 4, None)
+AFTER = "message.timestamp.after.max.ms"
 
+
+@pytest.mark.parametrize(
+    ("config", "fault", "way_out"),
+    [
+        (
+            {"cleanup.policy": "compact"},
+            " (accepted topic of payments) has cleanup.policy=compact",
+            "--topic payments.accepted --add-config cleanup.policy=delete",
+        ),
+        (
+            {AFTER: "5"},
+            f" (accepted topic of payments) has {AFTER}=5, orders has 7, ",
+            f"--topic payments.accepted --add-config {AFTER}=7",
+        ),
+        (
+            None,
+            ": the cluster does not report its configuration",
+            ": allow this user DescribeConfigs on the topic",
+        ),
+    ],
+)
+def test_target_that_does_not_do(config: dict[str, str] | None, fault: str, way_out: str) -> None:
+    """A target must meet the requirements of an accepted topic, and take all timestamps: a refused part would stop the lane."""
+    orders, payments = _pair()
+    topics = _with_target(config)
+    topics["orders"] = TopicDescription("orders", 4, {AFTER: "7"})
+    if config is None:
+        topics["payments.accepted"] = TopicDescription("payments.accepted", 4, None)
+    (found,) = target_faults(orders, [payments], topics)
+
+    assert found.startswith(f"{PREFIX}payments.accepted{fault}")
+    assert found.endswith(way_out)
     assert target_faults(orders, [payments], _with_target()) == []
-    (compacted,) = target_faults(orders, [payments], _with_target({"cleanup.policy": "compact"}))
-    assert compacted.startswith(
-        f"{PREFIX}payments.accepted (accepted topic of payments) has cleanup.policy=compact"
-    )
-    assert compacted.endswith("--topic payments.accepted --add-config cleanup.policy=delete")
-    (fault,) = target_faults(orders, [payments], {untold.name: untold})
-    assert fault == (
-        f"{PREFIX}payments.accepted: the cluster does not report its configuration: allow this user "
-        "DescribeConfigs on the topic"
-    )
-
-
-def test_target_that_takes_fewer_timestamps() -> None:
-    """A target that takes fewer timestamps is refused, because a refused part would stop the envelope's lane."""
-    orders, payments = _pair()
-    setting = "message.timestamp.after.max.ms"
-    topics = _with_target({setting: "5"})
-    topics["orders"] = TopicDescription("orders", 4, {setting: "7"})
-    (fault,) = target_faults(orders, [payments], topics)
-
-    assert fault.startswith(
-        f"{PREFIX}payments.accepted (accepted topic of payments) has {setting}=5, orders has 7, "
-    )
-    assert fault.endswith(f"--topic payments.accepted --add-config {setting}=7")
 
 
 def test_target_with_other_partitions() -> None:
-    """A target with another partition count is refused at the opening, by the watch and by the check.
-
-    Its groups would lie in two partitions.
-    """
+    """A target with another partition count is refused at the opening, by the watch and by the check."""
     orders, payments = _pair()
-    topics, meta = _with_target(partitions=6), _meta(orders=4, payments_accepted=4)
+    topics, meta = _with_target(partitions=6), recorded(orders=4, payments_accepted=4)
     counts = {name: topic.partitions for name, topic in topics.items()}
     (fault,) = count_faults(orders, counts, [meta], [payments])
 
@@ -282,17 +280,13 @@ BEFORE = "message.timestamp.before.max.ms"
 )
 def test_what_waits_grows_older(taken: str, told: bool) -> None:
     """An output takes what is as old as the input takes, and not what has waited there for a day: a note, as long as nothing has."""
-    (address,) = validate({"addresses": [{"name": "orders"}]}).addresses
+    config = {"retention.ms": "86400000", "max.message.bytes": "2000000"}
     existing = {
-        "orders": TopicDescription(
-            "orders", address.partitions, {BEFORE: "7200000", "retention.ms": "86400000"}
-        ),
-        "orders.accepted": TopicDescription(
-            "orders.accepted", 1, {BEFORE: taken, "retention.ms": "86400000", "max.message.bytes": "2000000"}
-        ),
+        "orders": TopicDescription("orders", 4, {BEFORE: "7200000", "retention.ms": "86400000"}),
+        "orders.accepted": TopicDescription("orders.accepted", 1, config | {BEFORE: taken}),
     }
 
-    found = notes(APP, address, existing)
+    found = notes(APP, _address(), existing)
 
     assert bool(found) is told
     if told:
@@ -304,16 +298,11 @@ def test_what_waits_grows_older(taken: str, told: bool) -> None:
 
 def test_an_input_that_keeps_messages_for_a_minute() -> None:
     """An input that keeps messages for a minute causes a note with the command, because workers that restart would lose some."""
-    orders, _ = _pair()
-    topics = _with_target()
     config = {"retention.ms": "60000"}
-    topics |= {name: TopicDescription(name, 4, config) for name in ("orders", "orders.accepted")}
+    topics = described() | {name: TopicDescription(name, 4, config) for name in ("orders", "orders.accepted")}
+    (note,) = [note for note in notes(APP, _address(), topics) if note.startswith("orders (input topic")]
 
-    assert [
-        note for note in notes(APP, orders, topics) if note.startswith("orders (input topic of orders)")
-    ] == [
-        (
-            "orders (input topic of orders) keeps messages for 60 s: what no worker has processed by then is lost, also while workers restart: "
-            "kafka-configs.sh --bootstrap-server … --alter --topic orders --add-config retention.ms=86400000, or longer than your longest outage"
-        )
-    ]
+    assert note == (
+        "orders (input topic of orders) keeps messages for 60 s: what no worker has processed by then is lost, also while workers restart: "
+        "kafka-configs.sh --bootstrap-server … --alter --topic orders --add-config retention.ms=86400000, or longer than your longest outage"
+    )

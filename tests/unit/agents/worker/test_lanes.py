@@ -24,10 +24,7 @@ def _lanes(tmp_path: Path) -> Lanes:
 
 
 async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
-    """Tables of lanes that left long ago are released: RocksDB is closed and memory is free.
-
-    A lane that came back is not among them.
-    """
+    """Tables of lanes that left long ago are released: RocksDB is closed and memory is free. A lane that came back is not among them."""
     now = 1_000.0
     kept: TableCache[int] = TableCache(lambda: now)
     tables = [LaneTable(tmp_path / str(index), TableOptions(5, 5)) for index in range(3)]
@@ -58,10 +55,7 @@ async def test_assigned_after_the_stop(tmp_path: Path) -> None:
 
 
 async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane opens with the table that was restored in advance, or as usual if that restore failed.
-
-    Forward topics have no lanes of their own.
-    """
+    """A lane opens with the table that was restored in advance, or as usual if that restore failed."""
     asked: list[Opening] = []
     slowly: list[bool] = []
 
@@ -104,10 +98,7 @@ class Memory:
 async def test_memory_of_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, somebody_has_it: bool
 ) -> None:
-    """The memory of a batch is free after the transaction of its last part.
-
-    Nothing of it remains while the lane waits for the next batch.
-    """
+    """The memory of a batch is free after the transaction of its last part."""
     lane = Lane(_lanes(tmp_path)._factory.opening(PLACE))
     memory = Memory()
     batch = FetchedBatch("orders", 1, 0, 9, [], 0, bytes=1, held=(memory,))

@@ -319,10 +319,7 @@ def test_slot_that_cannot_be_read(store: Store, value: bytes) -> None:
 
 @contextmanager
 def _unprivileged() -> Iterator[Path]:
-    """Yield a folder that may be read but not written.
-
-    Root, unhindered by file modes, becomes the user ``nobody`` for that time.
-    """
+    """Yield a folder that may be read but not written. Root, unhindered by file modes, becomes the user ``nobody`` for that time."""
     root = os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="ringfence-"))
     for name in ("mine", "theirs"):
