@@ -120,7 +120,7 @@ MUTANTS: Final = (
             Patch(_STATES, "if record.key in written or record.offset", "if record.offset"),
             Patch(_STATES, " if group not in written}", "}"),
         ),
-        "tests/unit/ringfence_client/sends/test_state_reads.py::test_a_write_beside_a_read",
+        "tests/unit/ringfence_client/sends/test_state_store.py::test_a_write_beside_a_read",
     ),
     Mutant(
         "failed-batch-is-an-attempt",

@@ -1,19 +1,16 @@
 """Consumers of one group and topic that differ in their app.id."""
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment as Given
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as Said
-from aiokafka.errors import GroupLoadInProgressError
 
 from ringfence_client.consumer import app_id_check
 from ringfence_client.consumer.assignor import KeepingAssignor, Owned
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.groups.static_members import Member
-from tests.support.cluster_double import ClusterDouble
-from tests.support.consumers.assignments import assigned
+from tests.support.consumers.assignments import GroupDouble, assigned
 
 
 def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:
@@ -37,10 +34,7 @@ def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, st
     ],
 )
 def test_who_holds_it_goes_on(shop: Owned, other: Owned, winner: str) -> None:
-    """The holder of a partition keeps it, and a member with another app.id gets nothing and learns the reason.
-
-    Any two members come to the same result.
-    """
+    """The holder of a partition keeps it, and a member with another app.id gets nothing and learns the reason."""
     given, refused = _share({"m1": _member("shop", shop), "m2": _member("other", other)})
     lucky, poor = ("m1", "m2") if winner == "shop" else ("m2", "m1")
 
@@ -71,35 +65,17 @@ def test_what_is_said_of_app_and_topic_does_not_mix() -> None:
     assignor.on_assignment(Given(0, [], app_id_check.refusal("other")))
 
     assert app_id_check.app_of(assignor.metadata(["app.id"]).user_data) == "shop"
-    assert (
-        app_id_check.app_of(b"[7]") is app_id_check.app_of(None) is app_id_check.app_of(b'{"a": 1}') is None
-    )
+    assert [app_id_check.app_of(said) for said in (b"[7]", None, b'{"a": 1}')] == [None] * 3
     assert told == ["other"]
 
 
-class _Group(ClusterDouble):
-    group_id = "readers"
+async def test_who_may_join() -> None:
+    """A consumer may join a group of its own app.id or of an unknown one. Another app.id is named, with the way out."""
+    other = _member("other", {}, "u")
+    for members in ((), (None,), (_member("shop", {}),), (other,), (_member(None, {}),)):
+        await app_id_check.require(cast("Cluster", GroupDouble(*members)), "t", "shop")
 
-    def __init__(self, *members: Said | None) -> None:
-        self._members = members
-
-    async def static_members(self) -> list[Member]:
-        if not self._members:
-            raise GroupLoadInProgressError
-        return [Member("m", None, member) for member in self._members]
-
-
-@pytest.mark.parametrize(
-    "members", [(), (None,), (_member("shop", {}),), (_member("other", {}, "u"),), (_member(None, {}),)]
-)
-async def test_who_may_join(members: tuple[Any, ...]) -> None:
-    """A consumer may join a group of its own app.id, or one with an unknown app.id, since joining reveals it."""
-    await app_id_check.require(cast("Cluster", _Group(*members)), "t", "shop")
-
-
-async def test_who_may_not() -> None:
-    """The fault names both, and the way out."""
-    group = _Group(_member("shop", {}), _member("other", {}))
+    group = GroupDouble(_member("shop", {}), _member("other", {}))
     with pytest.raises(
         ConfigurationError, match=r"readers has consumers of t with app\.id = other.* to change app\.id"
     ):

@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as Said
-from aiokafka.errors import GroupLoadInProgressError
 
 from agents.bridge.plan import plans
 from ringfence_client.consumer import group_terms
@@ -13,9 +12,7 @@ from ringfence_client.consumer.assignor import KeepingAssignor, Owned
 from ringfence_client.consumer.group_terms import Terms
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.groups.static_members import Member
-from tests.support.cluster_double import ClusterDouble
-from tests.support.consumers.assignments import assigned
+from tests.support.consumers.assignments import GroupDouble, assigned
 
 PARK, FLOW = {"on_dead_letter": "park"}, {"on_dead_letter": "flow"}
 
@@ -60,35 +57,19 @@ def test_a_foreign_member_gets_nothing() -> None:
     assert given == {"m1": [0, 1], "foreign": []}
 
 
-class _Group(ClusterDouble):
-    group_id = "billing"
-
-    def __init__(self, *found: Member | Exception) -> None:
-        self._found = found
-
-    async def static_members(self) -> list[Member]:
-        members = [item for item in self._found if isinstance(item, Member)]
-        if len(members) < len(self._found):
-            raise GroupLoadInProgressError
-        return members
-
-
 async def test_a_newcomer_looks_first() -> None:
     """Members of another topic, members that state nothing, and a group that does not answer keep nobody out."""
 
     async def found(*members: Any) -> str:
-        return await group_terms.unlike(cast("Cluster", _Group(*members)), "t", FLOW)
+        return await group_terms.unlike(cast("Cluster", GroupDouble(*members)), "t", FLOW)
 
     elsewhere = Said(0, ["u"], json.dumps({group_terms.STATED_KEY: PARK}).encode())
 
-    assert (
-        await found(Member("m", None, _member(PARK, {})))
-        == 'on_dead_letter = "park" in the group and "flow" here'
-    )
-    assert await found(Member("m", None, _member(FLOW, {})), Member("n", None, _member(None, {}))) == ""
-    assert await found(Member("m", None, elsewhere), Member("n", None, None)) == ""
-    assert await found(GroupLoadInProgressError()) == ""
-    assert await found(Member("m", None, Said(0, ["t"], b"\xff"))) == ""
+    assert await found(_member(PARK, {})) == 'on_dead_letter = "park" in the group and "flow" here'
+    assert await found(_member(FLOW, {}), _member(None, {})) == ""
+    assert await found(elsewhere, None) == ""
+    assert await found() == ""
+    assert await found(Said(0, ["t"], b"\xff")) == ""
 
 
 @pytest.mark.parametrize(

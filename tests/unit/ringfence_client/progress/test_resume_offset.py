@@ -8,17 +8,8 @@ from ringfence_client.progress.progress_record import HELD, Progress
 from ringfence_client.progress.resume_offset import Log, Resumption, resume
 
 RECORD = Progress(
-    100,
-    [(110, 120)],
-    {105: 2},
-    200,
-    "other",
-    purged={b"g": (120, 150)},
-    state=HELD,
-    token=7,
-    delivered=121,
-    topic_id="A",
-)
+    100, [(110, 120)], {105: 2}, 200, "other", purged={b"g": (120, 150)}, state=HELD, token=7, delivered=121, topic_id="A",
+)  # fmt: skip
 LOG = Log("A", 100, 0, 500)
 FRESH = Progress(0, topic_id="B")
 
@@ -39,21 +30,11 @@ def test_no_record() -> None:
 @pytest.mark.parametrize("end", [0, 50, 500])
 @pytest.mark.parametrize("start", [0, 20])
 def test_another_topic(committed: int | None, end: int, start: int) -> None:
-    """A recreated topic is read from its start, however far it has grown.
+    """A recreated topic is read from its start, however far it has grown, or from an offset that was set in it."""
+    fresh = Resumption(replace(FRESH, next=start), recreated=True)
+    assert resume(RECORD, Log("B", committed, start, max(start, end))) == fresh
 
-    A late offset of the former holder does not matter.
-    """
-    end = max(start, end)
-
-    assert resume(RECORD, Log("B", committed, start, end)) == Resumption(
-        replace(FRESH, next=start), recreated=True
-    )
-
-
-def test_offset_set_in_another_topic() -> None:
-    """An offset that was set in a recreated topic counts, because it differs from the one written with the record."""
     found = resume(RECORD, Log("B", 40, 0, 500))
-
     assert found == Resumption(replace(FRESH, next=40), recreated=True, moved=True)
 
 
@@ -80,8 +61,8 @@ def test_gap() -> None:
     found = resume(RECORD, replace(LOG, start=107))
 
     assert found == Resumption(replace(RECORD, next=107, attempts={}), gap=7)
-    assert resume(RECORD, replace(LOG, start=112)).progress.next == 120
-    assert resume(RECORD, replace(LOG, start=112)).progress.finished == []
+    beyond = resume(RECORD, replace(LOG, start=112)).progress
+    assert (beyond.next, beyond.finished) == (120, [])
     assert resume(None, replace(LOG, start=112)).gap == 12
 
 
@@ -94,10 +75,7 @@ def test_how_much_is_missing(start: int, missed: int) -> None:
 
 @pytest.mark.parametrize("committed", [501, 10_000])
 def test_offset_that_was_set_beyond_the_end(committed: int) -> None:
-    """An offset beyond the end names no message, so the record decides and nothing is repeated.
-
-    The same holds in a recreated topic.
-    """
+    """An offset beyond the end names no message, so the record decides, and in a recreated topic the start."""
     assert resume(RECORD, replace(LOG, committed=committed)) == Resumption(RECORD, beyond=True)
     assert resume(RECORD, Log("B", committed, 3, 500)) == Resumption(
         replace(FRESH, next=3), recreated=True, beyond=True

@@ -101,11 +101,8 @@ def test_the_latest_ids_are_kept(memory: LaneMemory, monkeypatch: pytest.MonkeyP
     assert sorted(memory.known) == [b"a", b"b", b"c"]
     memory.take([slot(4, b"d", 4)], {}, 100)
 
-    assert {key: codec.sequence_of(value) for key, value in memory.known.items()} == {
-        b"a": 2,
-        b"c": 3,
-        b"d": 4,
-    }
+    numbers = {key: codec.sequence_of(value) for key, value in memory.known.items()}
+    assert numbers == {b"a": 2, b"c": 3, b"d": 4}
     assert memory.complete
 
 
@@ -122,10 +119,7 @@ def test_what_came_before(memory: LaneMemory, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(lane_memory, "SPARE_IDS", 0)
     memory = LaneMemory(complete=False)
     memory.take([slot(5, b"a", 5), meta(0, capacity=3)], {}, 100)
-    older = {
-        identity: slot(number, identity).value or b""
-        for identity, number in ((b"c", 2), (b"b", 1), (b"a", 0))
-    }
+    older = {id_: slot(number, id_).value or b"" for id_, number in ((b"c", 2), (b"b", 1), (b"a", 0))}
     memory.add_older(older, 100)
 
     assert memory.complete
