@@ -73,7 +73,7 @@ class Held:
         place = bisect_left(above, offset, self._begin)
         return place < len(above) and above[place] == offset
 
-    def note(self, offset: int, confirmed: int, capacity: int) -> None:
+    def record(self, offset: int, confirmed: int, capacity: int) -> None:
         """Record an arrived record."""
         above = self._above
         if confirmed > self.floor:
@@ -175,7 +175,7 @@ class HopMemory:
                 or offset in held
                 or (len(routes) > 1 and any(offset in route for route in routes.values()))
             )
-            held.note(offset, confirmed, self.capacity)
+            held.record(offset, confirmed, self.capacity)
         for held in changed.values():
             held.tidy()
         return Judged(known, changed)

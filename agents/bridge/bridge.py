@@ -158,7 +158,7 @@ class Bridge:
             await unless(self._stopping, _join(consumer, self.group_watch))
             self.state.joined()
             for work in (
-                self._watch.look_until_cancelled(),
+                self._watch.run_until_cancelled(),
                 keep(consumer, self.state),
                 measure(
                     self.plan.source_topic,
@@ -231,7 +231,7 @@ async def _join(consumer: SourceConsumer, group_watch: GroupWatch) -> None:
     try:
         await consumer.start()
     except KafkaError as error:
-        await group_watch.look()
+        await group_watch.refresh()
         if group_watch.faults:
             raise ForeignGroupError("; ".join([said(error), *group_watch.faults])) from error
         raise

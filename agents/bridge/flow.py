@@ -100,7 +100,7 @@ class Flow:
             now = await look()
             if now.settings != loader.target.settings:
                 loader.target = now
-                self.looked(now)
+                self.update_target(now)
                 load = loader.load(cycle, read, found.malformed)
         self._loads[cycle] = load
         for place in cycle.ends:
@@ -187,7 +187,7 @@ class Flow:
                 if places.get(place.partition) is not place or offset < place.confirmed:
                     del known[place, offset]
 
-    def looked(self, target: Target, *, again: bool = False) -> None:
+    def update_target(self, target: Target, *, again: bool = False) -> None:
         """Record the current state of the target. Partitions that waited for a change continue.
 
         Refused records are tried again if the target's settings changed, or always with ``again``, because settings do not show access rights.

@@ -211,7 +211,7 @@ class Partitions:
         attempt = 0
         while True:
             try:
-                return await self._look(number, missing)
+                return await self._inspect(number, missing)
             except (KafkaError, OSError, TimeoutError, StoppedError, UnknownPlaceError) as error:
                 text = said(error)
                 if isinstance(error, UnknownPlaceError) and not attempt:
@@ -223,7 +223,7 @@ class Partitions:
             attempt += 1
             await asyncio.sleep(back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
 
-    async def _look(self, number: int, missing: Missing | None) -> "_Look":
+    async def _inspect(self, number: int, missing: Missing | None) -> "_Look":
         topic, start = self._plan.source_topic, self._plan.start
         identity = await self._cluster.topics.identity(topic)  # must precede the other queries
         committed = await self._trusted(number)

@@ -16,7 +16,7 @@ from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
 from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.source import Read
 from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
-from agents.bridge.target import look
+from agents.bridge.target import read_target
 from ringfence_kafka.concurrency.timeouts import StoppingError, back_off, cancelled, set_within, unless
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.producer.idempotent import IdempotentProducer
@@ -91,7 +91,7 @@ class ProducerSessions:
 
     async def _run_session(self) -> None:
         """Run one session, until it fails or a stop is requested."""
-        target = await unless(self._stopping, look(self._plan))
+        target = await unless(self._stopping, read_target(self._plan))
         bytes_max = min(target.bytes_max, target.quarantine_bytes_max or target.bytes_max)
         producer = IdempotentProducer(self._plan.target, self._instance, bytes_max)
         life = ProducerSession(self._plan.name, producer)
@@ -99,9 +99,9 @@ class ProducerSessions:
             await unless(self._stopping, producer.start())
             self.current, self._state.reached = life, True
             flow = self._flow
-            flow.looked(target)
+            flow.update_target(target)
             loader = BatchBuilder(self._plan, target, producer.builder, flow.records_max, flow.refused)
-            looking = asyncio.create_task(self._look_again(loader))
+            looking = asyncio.create_task(self._check_target(loader))
             try:
                 await self._forward(life, loader, target.partitions)
             finally:
@@ -112,7 +112,7 @@ class ProducerSessions:
             self.current = None
             await life.discard()
 
-    async def _look_again(self, loader: BatchBuilder) -> None:
+    async def _check_target(self, loader: BatchBuilder) -> None:
         """Check the target while partitions wait for it to take a record. Other partitions continue."""
         asked = time.monotonic()
         while True:
@@ -120,14 +120,14 @@ class ProducerSessions:
             if not self._flow.stopped:
                 continue
             try:
-                loader.target = await look(self._plan)
+                loader.target = await read_target(self._plan)
             except Exception as error:
                 log.debug("bridge %s: the target cannot be checked: %r", self._plan.name, error)
                 continue
             waiting = list(self._flow.stopped)
             again = time.monotonic() - asked > AGAIN_S
             asked = time.monotonic() if again else asked
-            self._flow.looked(loader.target, again=again)
+            self._flow.update_target(loader.target, again=again)
             for place in waiting:
                 if self._window.places.get(place.partition) is place:
                     self._partitions.consumer.go_on(place.partition, place.next)
@@ -151,7 +151,7 @@ class ProducerSessions:
             wanted = {} if halted else self._wanted()
             found = await self._read(wanted) if wanted else None
             if found is not None:
-                await flow.send(life, loader, wanted, found, lambda: look(self._plan))
+                await flow.send(life, loader, wanted, found, lambda: read_target(self._plan))
             elif not wanted:
                 await set_within(life.moved, POLL_S)
 

@@ -30,7 +30,7 @@ ANSWER_LIMIT_S: Final = 5.0
 """Limit of the query for topic IDs, in seconds. A bridge works without them."""
 
 
-async def look(plan: Plan) -> Target:
+async def read_target(plan: Plan) -> Target:
     """Return the current limits of the target's topics. Create the quarantine topic if it is missing.
 
     Raises:
@@ -39,14 +39,14 @@ async def look(plan: Plan) -> Target:
         BrokerUnavailableError: no broker answers, or all deny access.
     """
     try:
-        return await _look(plan)
+        return await _read_target(plan)
     except (KafkaError, OSError, TimeoutError) as error:
         raise await refusal(plan.target) or nobody(
             plan.target, f" ({said(error)})", "bootstrap_servers"
         ) from error
 
 
-async def _look(plan: Plan) -> Target:
+async def _read_target(plan: Plan) -> Target:
     admin = AIOKafkaAdminClient(**client_options(plan.target))
     internals.never_create(admin)
     try:

@@ -94,7 +94,7 @@ class Item(msgspec.Struct, gc=False):
         """Leave the record to the next transaction."""
         self.fate = Fate.LATER
 
-    def note_arrival(self, *, known: bool) -> None:
+    def set_arrival(self, *, known: bool) -> None:
         """Store the hop memory's answer. A repeated refused record is a duplicate, unless the duplicates topic does not take it."""
         self.resent = known and not self.reason.startswith(RESENT)
         if self.reason and not self.resent:

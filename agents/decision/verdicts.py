@@ -18,7 +18,7 @@ def judge_hops(crossed: Sequence[Item], table: LaneTable) -> Judged:
         return NOTHING
     judged = table.check_hops([hop.arrival(item.source) for item, hop in steps])
     for (item, _), known in zip(steps, judged.known, strict=True):
-        item.note_arrival(known=known)
+        item.set_arrival(known=known)
     return judged
 
 
@@ -41,7 +41,7 @@ def judge_ids(
     if by_value:
         checked = check_with_values(table.ring, [item.ids() for item in items], times, digests, originals)
     else:
-        checked = note_values(_check(items, times, table, plain=plain), digests, originals)
+        checked = add_values(_check(items, times, table, plain=plain), digests, originals)
     for number, item in enumerate(items):
         if item.resent:
             checked.verdicts[number] = Verdict.DUPLICATE
@@ -57,7 +57,7 @@ def _check(items: Sequence[Item], times: Sequence[int], table: LaneTable, *, pla
     return table.check([some[0] if some else None for some in ids], times)
 
 
-def note_values(checked: Checked, digests: Sequence[int], originals: Originals) -> Checked:
+def add_values(checked: Checked, digests: Sequence[int], originals: Originals) -> Checked:
     """Add the digests of new IDs. A duplicate whose value differs from its original's gets the verdict CONFLICT.
 
     Args:
@@ -96,7 +96,7 @@ def check_with_values(
         ring: Ring of the lane.
         units: IDs of each message, as for :meth:`tables.ring.Ring.check_units`.
         times: Record timestamps of the messages, in ms.
-        digests: As for :func:`note_values`. The value of a message with several IDs is not compared.
+        digests: As for :func:`add_values`. The value of a message with several IDs is not compared.
         originals: Originals of the batch.
     """
     if ring.capacity == 0:

@@ -41,7 +41,7 @@ class ForwardingHint:
         self.advice = ""
         """Remedy for the forwarding; empty if few records are forwarded."""
 
-    def note(
+    def count(
         self,
         lane: str,
         forwarded: int,

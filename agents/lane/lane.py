@@ -148,7 +148,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         if self._opened is not None:
             self._doubt(LaneRefusedError("; ".join(faults)))
 
-    def note_sizes(self, bytes_max: Mapping[str, int]) -> None:
+    def apply_sizes(self, bytes_max: Mapping[str, int]) -> None:
         """Compare the ``max.message.bytes`` of topics with the values at the opening; reopen the lane after a change."""
         if self._opened is None:
             return
@@ -157,7 +157,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         except TopicChangedError as error:
             self._doubt(error)
 
-    def note_changelog(self, topic_id: str | None) -> None:
+    def apply_changelog(self, topic_id: str | None) -> None:
         """Reopen the lane if the changelog's Kafka ID differs from the one at the opening. None = the topic does not exist now."""
         topic = self.opening.changelog
         if self._opened is not None and topic_id not in {None, self._opened.topic_ids[topic]}:
@@ -167,12 +167,12 @@ class Lane(PartitionTask[Ownership, Opened]):
                 )
             )
 
-    def note_agreement(self) -> None:
+    def apply_agreement(self) -> None:
         """Apply the limits that all live workers state now: a lane that keeps other limits reopens."""
         if self._opened is not None and self.opening.keeps_limits:
             self._doubt(LimitsAgreedError("all live workers state the same limits now: the ring adopts them"))
 
-    def note_usable_folder(self) -> None:
+    def apply_usable_folder(self) -> None:
         """Reopen a lane that keeps its files in memory, because its folder is writable again."""
         if self._opened is not None and self.opening.table.in_memory:
             self._doubt(FolderUsableError("its folder is writable again, and its state moves back there"))

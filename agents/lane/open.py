@@ -173,7 +173,7 @@ class Opening:
         if given is not None:
             self._checks.require_all_inputs(facts, given)
         if self._doubtful:
-            await self._checks.look_before_fence(facts)
+            await self._checks.check_before_fence(facts)
         producer = TransactionalProducer(
             self._kafka, self._transactional_id, self.name, min(facts.outputs.bytes_max.values()), clients=self._clients,
         )  # fmt: skip

@@ -46,7 +46,7 @@ class MissingIds:
         self._counts: Counter[str] = Counter()
         self._look_at = 0.0
 
-    def note(self, header_names: Callable[[], Iterable[str]]) -> None:
+    def count(self, header_names: Callable[[], Iterable[str]]) -> None:
         """Count the header names of one message, at most once a second, so that other batches cost nothing."""
         now = time.monotonic()
         if now < self._look_at:
@@ -98,7 +98,9 @@ class OutcomeCounts:
         unchecked = verdicts.count(Verdict.UNCHECKED)
         self._counts["unchecked"] += unchecked
         if unchecked and self._opening.address.id_cache_size:
-            self.missing_ids.note(lambda: self._header_names(outcome, due, verdicts.index(Verdict.UNCHECKED)))
+            self.missing_ids.count(
+                lambda: self._header_names(outcome, due, verdicts.index(Verdict.UNCHECKED))
+            )
         self._counts["bridge_duplicates"] += sum(outcome.judged.known)
         if self._opening.address.observes:
             resent = sum(item.resent for item in outcome.here)
@@ -109,7 +111,7 @@ class OutcomeCounts:
         self._observe(seconds, self._count_envelopes(outcome))
         # Home lanes show the partition count that producers use only if each lane is one partition.
         place = (0, 1) if self._opening.address.lanes else (self._opening.number, partitions)
-        self.forwarding.note(
+        self.forwarding.count(
             self._opening.name,
             len(outcome.forwarded),
             len(verdicts),
@@ -168,7 +170,7 @@ class CoverageLog:
         """Number of IDs that left too early and are not logged yet."""
         self._say_at = 0.0
 
-    def note(self, before: Promise | None, table: LaneTable) -> None:
+    def count(self, before: Promise | None, table: LaneTable) -> None:
         """Count and log the IDs that left too early in a transaction. ``before``: state of the promise before the transaction."""
         after = table.ring.promise
         if before is None or after is None or not (after.broken > before.broken or self._unsaid):

@@ -120,7 +120,7 @@ class StateFolder:
         if not self._failing and not self.unusable:
             self._consequence = ""
 
-    async def look(self) -> bool:
+    async def check(self) -> bool:
         """Check the folders: release the lanes to other workers, or take lanes again.
 
         Returns:

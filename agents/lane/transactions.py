@@ -175,7 +175,7 @@ class Transactions:
         await reach("before-store", self._name)
         promise = table.ring.promise
         table.apply(opened.epoch, change, position_behind(state, bases))
-        self._coverage.note(promise, table)
+        self._coverage.count(promise, table)
         await reach("after-store", self._name)
         for partition, end in ends.items():
             opened.cursors[topic, partition].done(end)

@@ -52,7 +52,7 @@ class Agreement:
         """Stop. Waiting queries raise StoppedError."""
         await self._together.stop()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Query the group and log each new disagreement. Without an answer nothing changes."""
         statements = await self._together.ask(None)
         if statements is None:

@@ -23,7 +23,7 @@ TOLD_LIMIT_S: Final = 5.0
 Look = Callable[[AddressSettings, Meta], str | None]
 
 
-def no_look(_address: AddressSettings, _meta: Meta) -> None:
+def no_check(_address: AddressSettings, _meta: Meta) -> None:
     """Return no problem."""
 
 
@@ -33,7 +33,7 @@ async def state_faults(
     addresses: Collection[AddressSettings],
     existing: Mapping[str, TopicDescription],
     *,
-    look: Look = no_look,
+    look: Look = no_check,
 ) -> dict[str, list[str]]:
     """Return problems by address: a changelog of another owner, or changed partition counts.
 

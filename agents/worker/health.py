@@ -33,7 +33,7 @@ class Unreadable:
         self._refused: dict[tuple[str, int], tuple[float, str]] = {}
         """Monotonic time and reason of the last refusal, by topic and partition."""
 
-    def note(self, topic: str, partition: int, reason: str) -> None:
+    def record(self, topic: str, partition: int, reason: str) -> None:
         """Record that a fetch of a partition was refused; it will be tried again. Thread-safe."""
         if self.why(topic, partition) is None:
             log.warning("%s/%d may not be read, its lane waits: %s", topic, partition, reason)

@@ -33,7 +33,7 @@ class Growth:
     def __init__(self) -> None:
         self._ends: deque[tuple[float, int]] = deque()
 
-    def note(self, now_s: float, end: int) -> None:
+    def record(self, now_s: float, end: int) -> None:
         """Record the end offset at a time, in seconds."""
         if self._ends and end < self._ends[-1][1]:
             self._ends.clear()  # the topic was created again
@@ -105,7 +105,7 @@ class LaneLags:
         now = asyncio.get_running_loop().time()
         self._growth = {place: self._growth.get(place, Growth()) for place in places}
         for end in seen.ends.keys() & self._growth.keys():
-            self._growth[end].note(now, seen.ends[end])
+            self._growth[end].record(now, seen.ends[end])
         doubtful = [lane for lane in idle if not lane.fits(seen.ends, seen.committed)]
         await asyncio.gather(*map(_compare, doubtful))
 

@@ -80,7 +80,7 @@ class LaneMap:
                 self.halves[topic, number] = "/".join(map(str, forward))
         return given.keys() - self.halves.keys()
 
-    def note_unassigned(self, partitions: Iterable[Partition]) -> None:
+    def set_unassigned(self, partitions: Iterable[Partition]) -> None:
         """Record the partitions, of all topics, that no worker has."""
         mine = {self.find(*place) for place in partitions if place[0] in self._input_of}
         self.unassigned = [self.name(key) for key in sorted(mine)]

@@ -148,7 +148,7 @@ class Lanes:
         """Query the lag of each lane, and compare idle lanes with the cluster."""
         await self.lags.measure(self._lanes, self._map.inputs())
 
-    async def look_at_topics(self) -> None:
+    async def check_topics(self) -> None:
         """Check the topics of all addresses. Open lanes of an address with a problem stop."""
         metas: dict[str, list[Meta]] = {}
         for lane in self.lanes:
@@ -162,8 +162,8 @@ class Lanes:
                 if faults := wrong.get(lane.opening.address.name):
                     lane.refuse(faults)
                 else:
-                    lane.note_sizes(self.faults.bytes_max)
-                    lane.note_changelog(topic_ids.get(lane.opening.changelog))
+                    lane.apply_sizes(self.faults.bytes_max)
+                    lane.apply_changelog(topic_ids.get(lane.opening.changelog))
         self.health.state_changed()
 
     async def _changelog_ids(self) -> dict[str, str]:
@@ -173,30 +173,30 @@ class Lanes:
                 found[topic] = (await self._cluster.topics.identity(topic)).topic_id
         return found
 
-    async def look_at_state_folder(self) -> None:
+    async def check_state_folder(self) -> None:
         """Check whether lanes can write their folders. Lanes with files in memory reopen when they can."""
-        if await self.state_folder.look():
+        if await self.state_folder.check():
             for lane in self.lanes:
-                lane.note_usable_folder()
+                lane.apply_usable_folder()
         self.health.state_changed()
 
     def _ids_in_memory(self) -> int:
         openings = (lane.opening for lane in self._lanes.values())
         return sum(opening.limits.capacity for opening in openings if opening.table.in_memory)
 
-    async def look_at_limits(self) -> None:
+    async def check_limits(self) -> None:
         """Check whether live workers agree on limits. Rings with recorded limits adopt the limits of an agreement."""
-        await self.agreement.look()
+        await self.agreement.refresh()
         for lane in self.lanes:
             if lane.opening.address.name not in self.agreement.by_address:
-                lane.note_agreement()
+                lane.apply_agreement()
 
-    def note_unassigned(self, partitions: Iterable[Partition]) -> None:
+    def set_unassigned(self, partitions: Iterable[Partition]) -> None:
         """Record the partitions of input and forward topics that no worker has."""
-        self._map.note_unassigned(partitions)
+        self._map.set_unassigned(partitions)
         self.health.state_changed()
 
     async def _explain_halves(self) -> None:
-        await self.look_at_topics()
+        await self.check_topics()
         for key, reason in self.health.halves.items():
             log.error("lane %s is not opened: %s", self._map.name(key), reason)

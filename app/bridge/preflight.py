@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from agents.bridge.plan import Plan
-from agents.bridge.target import look
+from agents.bridge.target import read_target
 from ringfence_kafka.auth import access_errors
 from ringfence_kafka.auth.client_options import refusal
 from ringfence_kafka.auth.tls import confluent_options
@@ -37,7 +37,7 @@ async def _of_target(plan: Plan) -> list[str]:
     if (denied := await _denied(plan.target)) is not None:
         return [f"target: {denied}"]
     try:
-        await look(plan)
+        await read_target(plan)
     except BrokerUnavailableError as error:
         log.warning("bridge %s: target: %s: messages wait at the source", plan.name, error)
     except RingfenceError as error:

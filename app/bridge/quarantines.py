@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from agents.bridge.bridge import Bridge
 from agents.bridge.plan import Plan
-from ringfence_client.progress.open_record_watch import EVERY_S, look
+from ringfence_client.progress.open_record_watch import EVERY_S, read_open_records
 from ringfence_client.progress.open_records import OpenRecordCounts, OpenRecords
 from ringfence_client.progress.progress_record import ProgressFormatError
 from ringfence_kafka import clock
@@ -36,7 +36,7 @@ class BridgeQuarantines:
         self._counts: list[tuple[KafkaSettings, OpenRecordCounts]] = []
         """Target cluster and its counts."""
 
-    async def look(self, plans: Sequence[Plan]) -> Mapping[str, OpenRecords | None]:
+    async def read(self, plans: Sequence[Plan]) -> Mapping[str, OpenRecords | None]:
         """Return the open records by bridge, None = none. Bridges whose target is silent are absent."""
         targets: list[list[Plan]] = []
         for plan in plans:
@@ -54,7 +54,7 @@ class BridgeQuarantines:
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, ProgressFormatError):
             async with asyncio.timeout(LOOK_LIMIT_S), Cluster(target, app_id) as cluster:
                 topics = sorted({plan.quarantine_topic for plan in plans})
-                records, faults = await look(cluster, app_id, counts, topics)
+                records, faults = await read_open_records(cluster, app_id, counts, topics)
                 return {
                     plan.name: records.get((plan.quarantine_topic, ""))
                     for plan in plans
@@ -76,7 +76,7 @@ class QuarantineMetrics(Collector):
         asked, asked_at = list[Plan](), -math.inf
         while True:
             if (plans := self._plans()) != asked or clock.now() - asked_at >= EVERY_S:
-                self._found = await self._quarantines.look(plans)
+                self._found = await self._quarantines.read(plans)
                 asked, asked_at = plans, clock.now()
             await asyncio.sleep(1.0)
 

@@ -47,7 +47,7 @@ class Sender:
             else:
                 return
 
-    def look(self) -> None:
+    def raise_if_refused(self) -> None:
         """Raise DemoError if the broker refused a message."""
         self._producer.poll(0)
         if self._refused is not None:
@@ -63,7 +63,7 @@ class Sender:
                 raise DemoError(
                     f"producing ended: {missing} messages were not acknowledged within {FLUSH_LIMIT_S:g} s"
                 )
-        self.look()
+        self.raise_if_refused()
         return True
 
     def purge(self) -> None:
@@ -121,7 +121,7 @@ class Publisher(threading.Thread):
                 self._released.wait()
             if index % _LOOK_EVERY == 0:
                 self.handed_over = index
-                self._sender.look()
+                self._sender.raise_if_refused()
                 if self._stopped.is_set():
                     return
             self._sender.send(message.address, message.value, message.group, message.headers)

@@ -162,7 +162,7 @@ class Demo:
             if now - progressed > STALL_LIMIT_S:
                 raise self._worker_error(f"consumed nothing for {STALL_LIMIT_S:g} s")
             self._kill_or_greet(consumed, offsets, publisher)
-            self._chain.look()
+            self._chain.check()
             if self._worker.exit_code is not None:
                 raise self._worker_error("ended by itself")
             self._stage.interruption.sleep(_LOOK_EVERY_S)

@@ -133,12 +133,12 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.add_future(parts.group_watch.run())
         self.add_future(repeat(lanes.measure_lag, LAG_EVERY_S))
         for look in (
-            lanes.look_at_topics,
-            lanes.look_at_limits,
-            lanes.look_at_state_folder,
+            lanes.check_topics,
+            lanes.check_limits,
+            lanes.check_state_folder,
             lanes.tables.forget,
-            parts.orphan_lanes.look,
-            parts.repair_watch.look,
+            parts.orphan_lanes.refresh,
+            parts.repair_watch.refresh,
         ):
             self.add_future(repeat(look, TOPICS_EVERY_S))
         self.add_future(parts.history.run())
@@ -189,7 +189,7 @@ class _Hooks:
         self.parts.group.connect(thread)
 
     def unreadable(self, topic: str, partition: int, reason: str) -> None:
-        self.parts.lanes.health.refused_reads.note(topic, partition, reason)
+        self.parts.lanes.health.refused_reads.record(topic, partition, reason)
 
     def excluded(self, reason: str) -> None:
         group = self.parts.settings.app.id

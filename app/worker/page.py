@@ -47,7 +47,7 @@ class StatusPage:
         self._past: Charts = NO_CHARTS
         self._seen_at = float("-inf")
 
-    async def look(self) -> tuple[Status | None, str]:
+    async def read(self) -> tuple[Status | None, str]:
         """Return the status, or None and the reason."""
         async with self._lock:
             if time.monotonic() - self._seen_at > KEPT_S:
@@ -79,7 +79,7 @@ class StatusPage:
 
     async def html(self, own: Mapping[str, Any]) -> str:
         """Return the overview page. ``own``: state of this worker's lanes."""
-        status, fault = await self.look()
+        status, fault = await self.read()
         found = findings(status) if status is not None else ()
         app = self._settings.app
         report = run_report.link(self._settings, status.last_run if status is not None else None)
@@ -87,7 +87,7 @@ class StatusPage:
 
     async def address(self, name: str) -> str | None:
         """Return the page of an address; None = unknown address, or brokers do not answer."""
-        status, _ = await self.look()
+        status, _ = await self.read()
         if status is None or (found := _first(status.addresses, address=name)) is None:
             return None
         hour, day = await self._charts(status, ("address", name))
@@ -96,7 +96,7 @@ class StatusPage:
 
     async def consumers(self, group: str, address: str) -> str | None:
         """Return the page of a consumer group; None as for :meth:`address`."""
-        status, _ = await self.look()
+        status, _ = await self.read()
         if status is None:
             return None
         found = _first(status.consumers, consumer_group=group, address=address)
@@ -157,7 +157,7 @@ class StatusPage:
 
     async def document(self) -> dict[str, Any]:
         """Return the document of ``ringfence status --json``."""
-        status, fault = await self.look()
+        status, fault = await self.read()
         if status is None:
             return {"ok": False, "error": fault}
         return as_document(status, findings(status))

@@ -50,7 +50,7 @@ class WorkerFigures:
             ("worker", self._name): {"rss": rss(), "buffered": self._buffers.used}
         }
         lanes = self._lanes.lanes
-        self._look_back(lanes)
+        self._read_covered_times(lanes)
         own: dict[str, list[LaneKey]] = {}
         for lane in lanes:
             own.setdefault(lane.opening.address.name, []).append(lane.key)
@@ -65,7 +65,7 @@ class WorkerFigures:
             }
         return found
 
-    def _look_back(self, lanes: list[Lane]) -> None:
+    def _read_covered_times(self, lanes: list[Lane]) -> None:
         """Read the covered time of new lanes, and of a part of the other lanes in turn."""
         self._turn += 1
         self._covered = {
@@ -152,7 +152,7 @@ def build(settings: Settings, known: Faults | None = None, denied: Faults | None
         group=group,
         group_watch=group_watch,
         lanes=lanes,
-        orphan_lanes=OrphanLanes(cluster, topics, lanes.note_unassigned, rejoin),
+        orphan_lanes=OrphanLanes(cluster, topics, lanes.set_unassigned, rejoin),
         broker_watch=broker_watch,
         metrics=ProcessMetrics(batches, LaneMetrics(lanes, broker_watch, buffers, interval), repair_watch),
         history=History(WorkerFigures(settings.app.instance_name, lanes, buffers).read),

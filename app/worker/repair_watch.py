@@ -36,9 +36,9 @@ class RepairWatch(Collector):
         self._asked = False
         """Whether the cluster has answered the question for the last run."""
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Ask the cluster."""
-        await self._records.look(sorted({address.quarantine_topic for address in self._addresses()}))
+        await self._records.refresh(sorted({address.quarantine_topic for address in self._addresses()}))
         with contextlib.suppress(KafkaError, OSError, TimeoutError):
             # keep the last answer: brokers delete the group's offsets after a week without a run
             self._run = await self._last_run() or self._run

@@ -115,7 +115,7 @@ class Watch:
         self._served = False
         self.fault = ""  # reason why the run was ended; empty = it was not
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check the executors once. The caller repeats this at short intervals."""
         if self.fault:
             self._cluster.cancel()  # a job may have started since
@@ -168,7 +168,7 @@ def served(spark: SparkSession, timeout_s: float) -> Iterator[None]:
         # if the JVM has died, the main thread reports it
         with contextlib.suppress(*SPARK, OSError):
             while not ended.wait(_LOOK_EVERY_S):
-                watch.look()
+                watch.check()
 
     looking = threading.Thread(target=look, name="executors", daemon=True)
     looking.start()

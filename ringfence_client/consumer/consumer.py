@@ -225,7 +225,7 @@ class GroupConsumer:
             stack.push_async_callback(internals.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.held_partitions.close)
             stack.push_async_callback(self._stop_looking)
-            for watching in (self._watch.look_until_cancelled(), self.group_watch.run()):
+            for watching in (self._watch.run_until_cancelled(), self.group_watch.run()):
                 stack.push_async_callback(cancelled, asyncio.create_task(watching))
             await self._until_stopped(self._join_and_fetch())
 
@@ -261,7 +261,9 @@ class GroupConsumer:
                 )
                 self.held_partitions.write_again()
                 if self._looking is None or self._looking.done():
-                    self._looking = asyncio.create_task(self._look_again(), name="look at the topics")
+                    self._looking = asyncio.create_task(
+                        self._report_wrong_settings(), name="look at the topics"
+                    )
 
         return compare
 
@@ -269,7 +271,7 @@ class GroupConsumer:
         if self._looking is not None:
             await cancelled(self._looking)
 
-    async def _look_again(self) -> None:
+    async def _report_wrong_settings(self) -> None:
         """Report wrong settings of a topic that was created again, until they are right."""
         while True:
             found = self._topic_fault

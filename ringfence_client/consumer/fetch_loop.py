@@ -154,7 +154,7 @@ class FetchLoop:
         now = asyncio.get_running_loop().time()
         paused = self._consumer.paused()  # checks all partitions, so it is called once
         fetched = internals.fetched(self._consumer)
-        self._memory.note_fetched(sum(fetched.values()))
+        self._memory.set_fetched(sum(fetched.values()))
         self._fetches.limit(self._memory.partition_bytes_max)
         crowded = self._memory.crowded
         for number, held in partitions.items():
@@ -164,7 +164,7 @@ class FetchLoop:
             if reached is not None:
                 held.window.reached(reached)
             if held.window.next != before:
-                held.writer.note()
+                held.writer.count_changes()
             held.window.tick(now)
             self._throttle(tp, held, paused, fetched, crowded=crowded)
             self._parked.read_ahead(held)

@@ -67,7 +67,7 @@ class GroupAdmission:
         try:
             await consumer.start()
         except InconsistentGroupProtocolError as error:
-            await self._group_watch.look()
+            await self._group_watch.refresh()
             found = "; ".join(map(str, self._group_watch.foreign)) or "which the brokers do not name"
             raise ConfigurationError(
                 f"the consumer group {self._group} has members that are not Ringfence's and assign "

@@ -54,7 +54,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         self._suspend()
         self._disturb()
 
-    async def standing(self) -> None:
+    async def await_opening(self) -> None:
         """Wait after the revocation until no opening is under way."""
         if self._doing is not None and self._doing[0] is not Action.DRAIN:
             await asyncio.wait([self._doing[2]])

@@ -139,7 +139,7 @@ class HeldPartitions:
         self.assigned = None
         for claim in self._claims.values():
             claim.revoked(for_good=for_good)
-        await asyncio.gather(*(claim.standing() for claim in self._claims.values()))
+        await asyncio.gather(*(claim.await_opening() for claim in self._claims.values()))
 
 
 def _numbers(partitions: Iterable[int]) -> str:

@@ -40,7 +40,7 @@ class TopicWatch:
         self._wake = asyncio.Event()
 
     def observe(self, topic: str, observer: Callable[[TopicIdentity | None], None]) -> None:
-        """Call ``observer`` with each answer: the topic's identity, or None if the brokers do not say. Precedes :meth:`look_until_cancelled`."""
+        """Call ``observer`` with each answer: the topic's identity, or None if the brokers do not say. Precedes :meth:`run_until_cancelled`."""
         self._observers[topic] = observer
         self._answered_at[topic] = time.monotonic()
 
@@ -64,15 +64,15 @@ class TopicWatch:
         """Look at once."""
         self._wake.set()
 
-    async def look_until_cancelled(self) -> None:
+    async def run_until_cancelled(self) -> None:
         """Look repeatedly until cancelled."""
         while True:
             self._wake.clear()
-            if not all(await asyncio.gather(*map(self._look, self._observers))):
+            if not all(await asyncio.gather(*map(self._check_topic, self._observers))):
                 await asyncio.sleep(UNTOLD_S)
             await set_within(self._wake, LOOK_S)
 
-    async def _look(self, topic: str) -> bool:
+    async def _check_topic(self, topic: str) -> bool:
         """Look at one topic; return whether the cluster knew its identity."""
         try:
             identity = await self._cluster.topics.identity(topic)

@@ -215,7 +215,7 @@ class Attempts:
         if left is None:
             effects.end()
         else:
-            self._left_runs.note(left, messages)
+            self._left_runs.add(left, messages)
         if turn.cut_short and (error is not None or not self._runs.in_threads):
             # A coroutine that returns after its cancellation may have skipped its remaining work.
             ended = HandlerEndedError(turn.cut_short)

@@ -124,7 +124,7 @@ class Dispatcher:
         with contextlib.suppress(ValueError):
             self._choice.partitions.remove(held)
         self._resting.suspend(held)
-        self._attempts.suspects.look()
+        self._attempts.suspects.admit_turns()
 
     def resume(self, held: HeldPartition) -> None:
         """Hand out the messages of a suspended partition again."""

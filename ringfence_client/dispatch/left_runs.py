@@ -27,7 +27,7 @@ class LeftRuns:
         self._finish = finish
         self._messages: WeakKeyDictionary[asyncio.Future[Any], list[Message]] = WeakKeyDictionary()
 
-    def note(self, run: "asyncio.Future[Any]", messages: list[Message]) -> None:
+    def add(self, run: "asyncio.Future[Any]", messages: list[Message]) -> None:
         """Record the messages of a run that continues without its turn."""
         self._messages[run] = messages
 

@@ -71,7 +71,7 @@ class PoisonMessages:
             waiting = _Waiting(turn, asyncio.get_running_loop().create_future(), first)
             line = self._lasts if last else self._others
             (line.append if admitted is None else line.appendleft)(waiting)
-            self.look()
+            self.admit_turns()
             return waiting.admitted
         if last:
             self._before_last = self._concurrency
@@ -85,15 +85,15 @@ class PoisonMessages:
         else:
             self._go_on(turn, trial)
         trial.add_done_callback(self._over)
-        self.look()
+        self.admit_turns()
         return None
 
     def withdraw(self, turn: Turn) -> None:
         """Let other turns start in place of this one, which has to wait for something else."""
         if self._admitted.pop(turn, None) is not None:
-            self.look()
+            self.admit_turns()
 
-    def look(self) -> None:
+    def admit_turns(self) -> None:
         """Admit the turns that may start now. Call it when a partition is suspended: its turns no longer delay others."""
         self._admitted = {
             turn: last
@@ -155,13 +155,13 @@ class PoisonMessages:
         self._begun.discard(trial)
         self._alone.pop(trial, None)
         self._unended.pop(trial, None)  # before others are admitted: it does not count any more
-        self.look()
+        self.admit_turns()
 
     def _isolate(self, turn: Turn, trial: "asyncio.Future[None]") -> None:
         def outlived() -> None:
             if self._alone.pop(trial, False):
                 self._go_on(turn, trial)
-            self.look()
+            self.admit_turns()
 
         timer = asyncio.get_running_loop().call_later(ISOLATION_S, outlived)
         trial.add_done_callback(lambda _: timer.cancel())

@@ -48,9 +48,9 @@ class Supplies:
         states = turn.held.sends.states
         try:
             turn.read_state(await states.load(group))
-            states.note_success(group)
+            states.record_success(group)
         except (KafkaError, OSError, RingfenceError) as error:
-            states.note_failure(group, named(error))
+            states.record_failure(group, named(error))
             self._failure_log.state_unread(
                 f"{turn.held}: the state of group {group_names.shown(group)} cannot be read, so its messages wait; again in "
                 f"{STATE_REST_S:g} s: {named(error)}"

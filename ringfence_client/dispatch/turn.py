@@ -48,7 +48,7 @@ class Turn:
         if not self.attempt:
             attempts = self.held.window.attempts
             self.attempt = attempts.begin_attempt(self.offsets[0], counted=self.counted)
-            self.held.writer.note()
+            self.held.writer.count_changes()
 
     def begin_batch(self, offsets: Collection[int]) -> None:
         """Record further messages of the attempt."""
@@ -109,7 +109,7 @@ class Turn:
             counted = self.counted
             self.over()
             self.held.window.attempts.take_back(self.offsets[0], counted=counted)
-            self.held.writer.note()
+            self.held.writer.count_changes()
 
     def finish(self, how: End) -> None:
         """Finish the messages of the attempt."""
@@ -118,7 +118,7 @@ class Turn:
         for offset in (self.offsets[0], *batched):
             self.held.window.finish(offset, how, self)
         del self.offsets[: 1 + len(batched)]
-        self.held.writer.note(1 + len(batched))
+        self.held.writer.count_changes(1 + len(batched))
 
     def put_back(self) -> None:
         """Put back all messages: they were not started, or are not tried again here."""

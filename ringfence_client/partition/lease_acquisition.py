@@ -175,7 +175,7 @@ class LeaseAcquisition:
         while True:
             await reach("opening", _lane(lease))
             looked_at = clock.now()
-            left, recorded = await self._look(lease, watch)
+            left, recorded = await self._observe(lease, watch)
             if not left or recorded is None:
                 with contextlib.suppress(_HeldError):
                     taken = await self._fenced(
@@ -196,11 +196,11 @@ class LeaseAcquisition:
                 log.info("%s; waiting", text)
             await asyncio.sleep(min(left, LOOK_S))
 
-    async def _look(self, lease: Lease, watch: LeaseWatch) -> tuple[float, Progress | None]:
+    async def _observe(self, lease: Lease, watch: LeaseWatch) -> tuple[float, Progress | None]:
         """Return the seconds for which the lease must stay unchanged, and the last record."""
         begun = clock.now()
-        recorded, asked_at = await self._progress.look(lease.key)
-        left = watch.look(recorded, begun, asked_at)
+        recorded, asked_at = await self._progress.latest_with_time(lease.key)
+        left = watch.silence_left(recorded, begun, asked_at)
         ended = self._ended.get(lease.key, ())
         return (0.0 if recorded is not None and recorded.holder in ended else left), recorded
 
@@ -212,7 +212,7 @@ class LeaseAcquisition:
 
     async def _require_free(self, lease: Lease, watch: LeaseWatch) -> Progress | None:
         """Return the last record if the lease is still free. A holder that wrote meanwhile would notice the fence and fence back."""
-        left, recorded = await self._look(lease, watch)
+        left, recorded = await self._observe(lease, watch)
         if left:
             log.info("%s: its consumer wrote again before it was fenced: waiting", lease)
             raise _HeldError(lease)

@@ -88,7 +88,7 @@ class ParkedReader:
                         )  # fmt: skip
                         window.finish(offset, End.GONE)
                         self._counts["gap_records"] += 1
-                        held.writer.note()
+                        held.writer.count_changes()
                     if sum(map(window.add_redriven, found or ())):
                         wake()
         except (KafkaError, OSError) as error:

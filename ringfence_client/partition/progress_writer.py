@@ -100,7 +100,11 @@ class ProgressWriter:
         self._closing = asyncio.Event()
         self._schedule = WriteSchedule(options, self._closing)
         # Handlers call these for each message, so this class adds no methods in between.
-        self.note, self.hurry, self.covers = self._schedule.note, self._schedule.hurry, self._schedule.covers
+        self.count_changes, self.hurry, self.covers = (
+            self._schedule.count_changes,
+            self._schedule.hurry,
+            self._schedule.covers,
+        )
         self._ended = False
         """The writer has stopped."""
         self._finished = False
@@ -140,7 +144,7 @@ class ProgressWriter:
         if self._closing.is_set():
             return
         self._state = progress_record.HELD if held else progress_record.DRAINING
-        self.note()
+        self.count_changes()
         self.hurry()
 
     def exists(self, exists: bool) -> None:
@@ -153,7 +157,7 @@ class ProgressWriter:
         """Write everything again, because the topic lost it."""
         self._parts.forget()
         if not self._closing.is_set():
-            self.note()
+            self.count_changes()
             self.hurry()
 
     def persisted(self) -> "asyncio.Future[None]":

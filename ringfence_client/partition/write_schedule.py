@@ -49,7 +49,7 @@ class WriteSchedule:
         self._pause = 0.0
         self._urgent_pause = 0.0
 
-    def note(self, count: int = 1) -> None:
+    def count_changes(self, count: int = 1) -> None:
         """Record that a message started, or that ``count`` messages finished."""
         before, self._changes = self._changes, self._changes + count
         if not before or before < self._ack_count <= self._changes:

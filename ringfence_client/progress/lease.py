@@ -50,7 +50,7 @@ class LeaseWatch:
         self.since = 0.0
         """Latest time at which the present record can have been written."""
 
-    def look(self, recorded: Progress | None, begun: float, asked: float) -> float:
+    def silence_left(self, recorded: Progress | None, begun: float, asked: float) -> float:
         """Return the seconds for which the lease must stay unchanged before it is free; 0 = it is free now.
 
         Args:

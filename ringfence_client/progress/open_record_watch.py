@@ -41,7 +41,7 @@ class OpenRecordWatch:
         """Return whether the last look was able to read a topic."""
         return topic in self._known
 
-    async def look(self, topics: Collection[str]) -> None:
+    async def refresh(self, topics: Collection[str]) -> None:
         """Look again if the topics differ or the last look is old. After a failed look, nothing is known until the next one."""
         wanted, now = frozenset(topics), clock.now()
         if self._asked[0] == wanted and now - self._asked[1] < EVERY_S:
@@ -52,13 +52,17 @@ class OpenRecordWatch:
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, ProgressFormatError):
             async with asyncio.timeout(LOOK_LIMIT_S):
                 found, faults = (
-                    await look(self._cluster, self._app_id, self._counts, topics) if topics else ({}, {})
+                    await read_open_records(self._cluster, self._app_id, self._counts, topics)
+                    if topics
+                    else ({}, {})
                 )
                 known = wanted - faults.keys()
         self._found, self._known = found, known
 
 
-async def look(cluster: Cluster, app_id: str, counts: OpenRecordCounts, topics: Collection[str]) -> Found:
+async def read_open_records(
+    cluster: Cluster, app_id: str, counts: OpenRecordCounts, topics: Collection[str]
+) -> Found:
     """Look once. Reads the settled records from the cluster's progress topic.
 
     Raises:
@@ -79,7 +83,7 @@ async def look(cluster: Cluster, app_id: str, counts: OpenRecordCounts, topics: 
         return await progress.latest(encode_key(group, topic, partition))
 
     try:
-        return await counts.look(cluster, topics, settled)
+        return await counts.refresh(cluster, topics, settled)
     finally:
         if progress is not None:
             await progress.stop()

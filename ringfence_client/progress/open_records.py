@@ -117,7 +117,7 @@ class OpenRecordCounts:
         self._partitions: dict[Place, _Partition] = {}
         """Partitions of topics that exist."""
 
-    async def look(self, cluster: Cluster, topics: Collection[str], settled: Settled) -> Found:
+    async def refresh(self, cluster: Cluster, topics: Collection[str], settled: Settled) -> Found:
         """Read new records, and return the present open records of topics. A missing topic has no records.
 
         Raises:

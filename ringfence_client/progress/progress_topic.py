@@ -90,10 +90,10 @@ class ProgressTopic:
             LogStalledError: A transaction stays open for too long.
             KafkaError: The cluster does not answer.
         """
-        progress, _ = await self.look(key)
+        progress, _ = await self.latest_with_time(key)
         return progress
 
-    async def look(self, key: bytes) -> tuple[Progress | None, float]:
+    async def latest_with_time(self, key: bytes) -> tuple[Progress | None, float]:
         """Return the last record as :meth:`latest` does, and the time at which the end of the reading was known.
 
         The time is in seconds, by :func:`ringfence_kafka.clock.now`. A record that is committed later was written after it.

@@ -52,7 +52,7 @@ class Awaited:
         """Return whether its own slot would still be in the changelog: the ring has not turned completely since the send."""
         return self.before is not None and state.head <= self.before.head + state.capacity
 
-    def note(self, place: Place) -> None:
+    def add(self, place: Place) -> None:
         """Record an accepted message with its ID."""
         self.accepted_places.append(place)
         if self._waiting is not None and self.accepted:
@@ -107,7 +107,7 @@ class LaneMemory:
                 self.known.pop(stored, None)
                 self.known[stored] = record.value
                 for message in awaited.get(without_value(stored), ()):
-                    message.note(place_of(record.value))
+                    message.add(place_of(record.value))
             elif record.key == META_KEY:
                 self._advance(read_state(record.value))
         self._trim(ids_max)

@@ -94,7 +94,7 @@ class Outbox:
         """
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._cluster)
-            counts = await self._verdicts.look()
+            counts = await self._verdicts.partition_counts()
             stack.push_async_callback(self._reader.stop)
             stack.push_async_callback(self._follower.stop)
             await self._follower.start(counts[self._changelog])

@@ -90,7 +90,7 @@ class VerdictReader:
         self._counts: Mapping[str, int] = {}
         """Number of partitions by topic."""
 
-    async def look(self) -> Mapping[str, int]:
+    async def partition_counts(self) -> Mapping[str, int]:
         """Return the partition counts of the topics to read.
 
         Raises:
@@ -125,7 +125,7 @@ class VerdictReader:
         if awaited.accepted:
             return Receipt(verdict=Verdict.ACCEPTED, source=source)
         if state.partition_counts.get(self._address.input_topic) != self._counts[self._address.input_topic]:
-            await self.look()  # topics have more partitions now
+            await self.partition_counts()  # topics have more partitions now
         known = message.id if state.persistent and state.capacity else None
         slot = None if known is None else await self._slot(home, known, message)
         original = None if slot is None else place_of(slot)

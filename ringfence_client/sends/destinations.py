@@ -120,7 +120,7 @@ class Destinations:
             raise SendError(
                 f"the state topic {name} has cleanup.policy={found.policy_words}, so Kafka would delete states: set it to compact alone"
             )
-        self.topics.note(found)
+        self.topics.store(found)
         return found.partitions
 
     def forget_state_topic(self) -> None:

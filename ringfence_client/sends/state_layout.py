@@ -84,7 +84,7 @@ class StateLayout:
         self._checked, self._exists = partitions, True
         log.info("%s is created, with %d partitions", self._destinations.state_topic, partitions)
 
-    def note_end(self, partition: int, end: int) -> None:
+    def set_end(self, partition: int, end: int) -> None:
         """Record the end of a partition that is being read."""
         if end < self._ends.get(partition, 0):
             self._report_deleted("was deleted and created again, or lost records")

@@ -134,11 +134,11 @@ class StateStore:
         since = time.monotonic() - WAITED_S
         return {group: why for group, (at, why) in self._failed.items() if at > since}
 
-    def note_failure(self, group: bytes, why: str) -> None:
+    def record_failure(self, group: bytes, why: str) -> None:
         """Record a failed reading of a group's state."""
         self._failed[group] = time.monotonic(), why
 
-    def note_success(self, group: bytes) -> None:
+    def record_success(self, group: bytes) -> None:
         """Record a successful reading of a group's state."""
         self._failed.pop(group, None)
 
@@ -177,7 +177,7 @@ class StateStore:
         """
         async with self._scanning:
             if not self._looked or self.fault:
-                await self._look_for_topic()
+                await self._find_topic()
             if (known := self.peek(group)) is not UNREAD:
                 return cast("bytes | None", known)
             try:
@@ -207,7 +207,7 @@ class StateStore:
             "wait: is it being recreated?"
         )
 
-    async def _look_for_topic(self) -> None:
+    async def _find_topic(self) -> None:
         try:
             found = await self._reader.destinations.state_partitions(create=False)
             self.fault = ""
@@ -230,7 +230,7 @@ class StateStore:
         """
         async with self._scanning:
             if not self._looked or self.fault:
-                await self._look_for_topic()
+                await self._find_topic()
             if not self.is_prepared:
                 self._partitions = await self._reader.destinations.state_partitions(create=True)
                 self._reader.layout.created(self._partitions)
@@ -304,7 +304,7 @@ class StateStore:
 
         start = await reader.cluster.offsets.log_start(topic, partition)
         end = await reader.cluster.offsets.high_watermark(topic, partition)
-        reader.layout.note_end(partition, end)
+        reader.layout.set_end(partition, end)
         await reader.log_reader.read_range(topic, partition, start, end, consume)
         self._offsets |= {group: offset for group, offset in offsets.items() if group not in written}
         self._scanned.add(partition)

@@ -98,9 +98,9 @@ class TargetTopics:
         """
         for name in names:
             self._require_allowed(name)
-        found = {name: self._topics.get(name) or await self._look_at(name) for name in names}
+        found = {name: self._topics.get(name) or await self._describe(name) for name in names}
         self._refresh()
-        await self._look_at_avoided()
+        await self._check_avoided()
         return found
 
     def is_away(self, place: Place) -> bool:
@@ -159,7 +159,7 @@ class TargetTopics:
             )
         return described.topics.get(name)
 
-    def note(self, found: TopicDescription) -> TargetTopic:
+    def store(self, found: TopicDescription) -> TargetTopic:
         """Store a topic's description."""
         topic = self._topics[found.name] = TargetTopic(
             found.partitions,
@@ -187,7 +187,7 @@ class TargetTopics:
                 f"{topic} refused the last writes, so nothing is sent to it for {REFUSED_S:g} s: {reason}"
             )
 
-    async def _look_at(self, name: str) -> TargetTopic:
+    async def _describe(self, name: str) -> TargetTopic:
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 found = await self.described(name)
@@ -197,7 +197,7 @@ class TargetTopics:
             raise SendError(f"{name} cannot be checked, so nothing is sent: {named(error)}") from error
         if found is None:
             raise SendError(f"{name} does not exist, so nothing is sent: create it")
-        return self.note(found)
+        return self.store(found)
 
     def _refresh(self) -> None:
         """Look up topics with old lookups again, in the background."""
@@ -206,12 +206,12 @@ class TargetTopics:
         for name, topic in self._topics.items():
             if topic.looked_at + FRESH_S <= now:
                 self._topics[name] = topic._replace(looked_at=now)
-                task = asyncio.create_task(self._look_again(name))
+                task = asyncio.create_task(self._describe_again(name))
                 self._refreshing.add(task)
                 task.add_done_callback(self._refreshing.discard)
         self._stale_at = min((topic.looked_at for topic in self._topics.values()), default=now) + FRESH_S
 
-    async def _look_again(self, name: str) -> None:
+    async def _describe_again(self, name: str) -> None:
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 found = await self.described(name)
@@ -220,9 +220,9 @@ class TargetTopics:
         if found is None:
             self._topics.pop(name, None)
         else:
-            self.note(found)
+            self.store(found)
 
-    async def _look_at_avoided(self) -> None:
+    async def _check_avoided(self) -> None:
         """Make partitions that answer again available."""
         due = {place for place, until in self._away.items() if until <= time.monotonic()}
         if not due:

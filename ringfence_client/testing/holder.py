@@ -158,7 +158,7 @@ class Holder:
         self.window.reached(len(self._scene.accepted))
         for offset in self.window.redrives.missing():
             self.window.add_redriven(self._scene.accepted[offset])
-        self.writer.note()
+        self.writer.count_changes()
         self.dispatcher.wake()
 
     @property

@@ -88,7 +88,7 @@ class LagMonitor:
 
     async def count_letters(self) -> None:
         """Read new records of the dead-letter topic."""
-        await self._letters.look([self._letter_topic] if self.counts_letters else [])
+        await self._letters.refresh([self._letter_topic] if self.counts_letters else [])
 
     async def measure(self) -> None:
         """Read the end of each assigned or held partition."""

@@ -270,7 +270,7 @@ async def _given_up(held: HeldPartition, group: bytes, chosen: list[int]) -> Ans
 
 async def _when_written(held: HeldPartition, answer: Answer) -> Answer:
     """Return the answer when the changes are written."""
-    held.writer.note()
+    held.writer.count_changes()
     try:
         async with asyncio.timeout(WRITE_LIMIT_S):
             await held.writer.persisted()

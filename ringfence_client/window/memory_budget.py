@@ -53,7 +53,7 @@ class MemoryBudget:
         self._more = 0
         """Bytes that all partitions together use beyond their own shares."""
 
-    def note_fetched(self, count: int) -> None:
+    def set_fetched(self, count: int) -> None:
         """Set the bytes of records that are fetched and not taken yet."""
         self.fetched = count
 

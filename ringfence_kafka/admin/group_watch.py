@@ -90,16 +90,16 @@ class GroupWatch:
     async def run(self) -> None:
         """Query at intervals, until cancelled."""
         while True:
-            await self.look()
+            await self.refresh()
             await set_within(self._wake, LOOK_S)
             self._wake.clear()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Query the members once. Without an answer nothing changes."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 async with self._asking:
-                    await self._note_joining()
+                    await self._record_offsets()
                     await self._ask()
         except _UNANSWERED as error:
             self._log.debug("the members of %s cannot be asked now: %r", self._cluster.group_id, error)
@@ -130,7 +130,7 @@ class GroupWatch:
         if committed is None or committed.offset == known:
             return ""
         async with self._asking:
-            await self._note_joining()
+            await self._record_offsets()
             if clock.now() > self._asked_at + FRESH_S:
                 await self._ask()
         place = (topic, partition)
@@ -148,7 +148,7 @@ class GroupWatch:
         found = self._at_joining.get((topic, partition))
         return own_commit(found) if self._reserved else found
 
-    async def _note_joining(self) -> None:
+    async def _record_offsets(self) -> None:
         """Record the offsets once for each membership. While it lasts, operators' tools cannot set offsets."""
         member_id = self._member_id()
         if member_id == self._joined_as:

@@ -9,7 +9,7 @@ from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.errors import ProducerClosed, RequestTimedOutError
 
 from ringfence_kafka.aiokafka_patches import internals
-from ringfence_kafka.concurrency.timeouts import note_outcome
+from ringfence_kafka.concurrency.timeouts import retrieve_outcome
 
 STOP_LIMIT_S: Final = 5.0
 
@@ -47,7 +47,7 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
         if attempt is None or attempt.done():
             connecting = super()._get_conn(node_id, group=group, no_hint=no_hint)
             attempt = self._attempts[node_id, group] = asyncio.create_task(connecting)
-            attempt.add_done_callback(note_outcome)
+            attempt.add_done_callback(retrieve_outcome)
         return await asyncio.shield(attempt)
 
     @property
@@ -88,7 +88,7 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
             return
         if self._reaching is None or self._reaching.done():
             self._reaching = asyncio.create_task(self._reach())
-            self._reaching.add_done_callback(note_outcome)
+            self._reaching.add_done_callback(retrieve_outcome)
         await asyncio.shield(self._reaching)
 
     async def _reach(self) -> None:

@@ -30,7 +30,7 @@ class ThrottleLog:
         self._told_ms: Counter[str] = Counter()
         self._told_at = float("-inf")
 
-    def note(self, api: str, throttled_ms: int, client_id: str) -> None:
+    def count(self, api: str, throttled_ms: int, client_id: str) -> None:
         """Count a throttled response to a request such as ``Fetch``; log at most one line a minute."""
         self.total_ms[api] += throttled_ms
         now = time.monotonic()
@@ -79,7 +79,7 @@ def _handle_and_note(connection: Any, frame: Any) -> None:
         response = future.result()
         if throttled_ms := getattr(response, "throttle_time_ms", 0):
             api = type(response).__name__.partition("Response")[0]
-            THROTTLED.note(api, throttled_ms, connection._client_id)
+            THROTTLED.count(api, throttled_ms, connection._client_id)
 
 
 def throttle_metric() -> Metric:

@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, NodeNotReadyError, ProducerClosed
 from aiokafka.protocol.transaction import EndTxnRequest, TxnOffsetCommitRequest
 
-from ringfence_kafka.concurrency.timeouts import note_outcome
+from ringfence_kafka.concurrency.timeouts import retrieve_outcome
 
 HARMFUL: Final = (TxnOffsetCommitRequest, EndTxnRequest)
 """Requests that do harm when they arrive late."""
@@ -61,7 +61,7 @@ def report_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> N
 def _fail(batches: Collection[Any], reason: BaseException) -> None:
     for batch in batches:
         batch.failure(reason)
-        note_outcome(batch._drain_waiter)
+        retrieve_outcome(batch._drain_waiter)
 
 
 def _reason(manager: Any) -> BaseException:

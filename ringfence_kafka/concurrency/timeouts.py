@@ -53,7 +53,7 @@ def back_off(attempt: int, first_s: float, most_s: float) -> float:
     return min(most_s, first_s * float(2 ** min(attempt - 1, 20))) * random.uniform(0.8, 1.2)  # noqa: S311
 
 
-def note_outcome(future: "asyncio.Future[Any]") -> None:
+def retrieve_outcome(future: "asyncio.Future[Any]") -> None:
     """Retrieve a future's error for a caller that may give up first: otherwise Python prints it as never retrieved."""
     if not future.cancelled():
         future.exception()

@@ -90,7 +90,7 @@ class Steps:
         if name and took >= self._brief_s:
             self.say(_line(name, self._known(), seconds(took)))
 
-    def look(self) -> None:
+    def report_due(self) -> None:
         """Report a step that still runs, if a report is due."""
         now = self._clock()
         name = self._name
@@ -138,7 +138,7 @@ def steps(*, brief_s: float = 0.0, so_far: Callable[[], str] | None = None) -> I
 
     def look() -> None:
         while not ended.wait(_LOOK_EVERY_S):
-            found.look()
+            found.report_due()
 
     looking = threading.Thread(target=look, name="progress", daemon=True)
     looking.start()

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaTimeoutError
 from ringfence_kafka.aiokafka_patches import internals, producer_internals
 from ringfence_kafka.aiokafka_patches.batch_compression import builder_of
 from ringfence_kafka.auth.client_options import producer_options
-from ringfence_kafka.concurrency.timeouts import note_outcome, to_the_end
+from ringfence_kafka.concurrency.timeouts import retrieve_outcome, to_the_end
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.producer.transactional import (
     DISCARD_TIMEOUT_S,
@@ -77,7 +77,7 @@ class IdempotentProducer:
         """
         await require_partition(self._producer, topic, partition, wait=False)
         future: asyncio.Future[Any] = await self._producer.send_batch(builder, topic, partition=partition)
-        future.add_done_callback(note_outcome)
+        future.add_done_callback(retrieve_outcome)
         try:
             async with asyncio.timeout(ACKNOWLEDGED_WITHIN_S):
                 await asyncio.shield(future)

@@ -13,7 +13,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from ringfence_kafka.aiokafka_patches import producer_internals
 from ringfence_kafka.aiokafka_patches.transaction_sender import report_unanswered, send_only_what_was_added
-from ringfence_kafka.concurrency.timeouts import note_outcome
+from ringfence_kafka.concurrency.timeouts import retrieve_outcome
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.outgoing import (
     OF_TOPICS,
@@ -107,7 +107,7 @@ class TransactionV1:
         except asyncio.CancelledError:
             # aiokafka's future remains and fails when this producer is fenced: Python would report it as never retrieved.
             for future in producer_internals.pending_offsets(self._producer):
-                future.add_done_callback(note_outcome)
+                future.add_done_callback(retrieve_outcome)
             raise
 
 
@@ -124,5 +124,5 @@ def _refusing(
 def _note_outcomes(futures: list["asyncio.Future[Any]"]) -> None:
     """Retrieve and release all futures: an error that is raised here would keep itself alive, as in :func:`wait_for_all`."""
     for future in futures:
-        future.add_done_callback(note_outcome)
+        future.add_done_callback(retrieve_outcome)
     futures.clear()

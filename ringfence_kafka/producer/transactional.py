@@ -18,7 +18,7 @@ from ringfence_kafka.aiokafka_patches import internals, producer_internals
 from ringfence_kafka.aiokafka_patches.batch_compression import builder_of
 from ringfence_kafka.auth.client_options import producer_options
 from ringfence_kafka.broker_limits import TRANSACTION_TIMEOUT_MS
-from ringfence_kafka.concurrency.timeouts import note_outcome, to_the_end
+from ringfence_kafka.concurrency.timeouts import retrieve_outcome, to_the_end
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer import transaction_v2_requests, transaction_version
@@ -238,7 +238,7 @@ class TransactionalProducer:
         # No other code retrieves the error of aiokafka's transaction; Python would print it with its traceback as never retrieved.
         waiter = producer_internals.transaction_end(self._producer)
         if waiter is not None and waiter.done():
-            note_outcome(waiter)
+            retrieve_outcome(waiter)
         # aiokafka would retry these offsets forever if the partition was deleted, and the abort would wait for them.
         producer_internals.forget_offsets(self._producer)
         # No caller cancels this task, so a cancellation comes from a future that aiokafka awaits, as time limits leave behind.

@@ -79,7 +79,7 @@ class CompactedTopic:
         self._ending: set[asyncio.Task[None]] = set()
         self._stopped = False
 
-    async def look(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
+    async def latest_with_time(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
         """Return the last committed value of a key (None = no value), and a time until which it was the last one.
 
         The time is that of the request for the end offset, by :func:`ringfence_kafka.clock.now`, and later than the call. Values that are
@@ -94,7 +94,7 @@ class CompactedTopic:
         return found.value, found.asked_at
 
     async def read_separately(self, partition: int, key: bytes) -> "LatestValue":
-        """Return the same as :meth:`look`, with the related values at the same offset of the log.
+        """Return the same as :meth:`latest_with_time`, with the related values at the same offset of the log.
 
         That offset may be within a transaction that was committed later: a value may be older than its related values.
         """

@@ -44,7 +44,7 @@ async def _knows(lanes: Bench, folder: str, count: int) -> bool:
 
 async def _look_at_changelog(lanes: Bench, lane: Lane) -> None:
     """Do what a worker does every ten seconds, and wait until the lane is open again."""
-    lane.note_changelog((await lanes.cluster.topics.identity(lanes.changelog)).topic_id)
+    lane.apply_changelog((await lanes.cluster.topics.identity(lanes.changelog)).topic_id)
     await until(
         lambda: lane.state is LaneState.OPEN and bool(lane.opening.note),
         lambda: f"{lane.state}: {lane.reason}",

@@ -268,6 +268,6 @@ async def test_parked_groups_make_room(bootstrap: str) -> None:
         assert len(held.window.cache) <= 20
         for number in (0, parked - 1):
             assert held.redrive(number, 1)
-            held.writer.note()
+            held.writer.count_changes()
         await until(lambda: {0, parked - 1} <= set(handler.offsets), lambda: str(handler.done))
         assert handler.wrong == []

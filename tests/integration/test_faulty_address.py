@@ -126,7 +126,7 @@ async def test_grown_input(bootstrap: str, scene: Scene) -> None:
     refused, metrics, ready = scene.state(scene.faulty), scene.metrics(), scene.lanes.health.ready
     await asyncio.to_thread(_create_again, bootstrap, scene.faulty, 1)
     await scene.until_state(scene.faulty, "open")
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
 
     (fault,) = found.faults
     assert (found.by_address[scene.sound], found.fatal) == ([], False)
@@ -149,7 +149,7 @@ async def test_topic_made_compacted_while_lanes_run(bootstrap: str, scene: Scene
     await scene.until_state(scene.sound, "open")
     await scene.until_state(scene.faulty, "open")
     kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "compact,delete")
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
     await scene.until_state(scene.faulty, "refused")
     (fault,) = (await topics.examine(scene.settings)).faults
     refused, sound = scene.state(scene.faulty), scene.state(scene.sound)
@@ -172,10 +172,10 @@ async def test_right_that_is_missing(scene: Scene) -> None:
     await scene.assign(known=dict(denied), denied=dict(denied), ask_denied=ask)
     await scene.until_state(scene.sound, "open")
     await scene.until_state(scene.faulty, "refused")
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
     refused = scene.state(scene.faulty)
     denied.clear()
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
     await scene.until_state(scene.faulty, "open")
 
     assert refused == ("refused", fault)
@@ -196,10 +196,10 @@ async def test_topics_that_nobody_is_given(
     )
     await scene.until_state(scene.sound, "open")
     for _ in range(2):
-        await scene.lanes.look_at_topics()
+        await scene.lanes.check_topics()
     missing, ready = scene.lanes.faults.by_address, scene.lanes.health.ready
     await topics.ensure(scene.settings)
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
 
     assert [name.split()[0] for name in missing[scene.faulty]] == gone
     assert [name.split()[0] for name in missing[EVERY]] == [journal]
@@ -218,11 +218,11 @@ async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
     for limit in ("500", "1048588"):
         await scene.until_state(scene.faulty, "open")
         kafka.alter_topic(bootstrap, accepted, "max.message.bytes", limit)
-        await scene.lanes.look_at_topics()
+        await scene.lanes.check_topics()
         await until(lambda: lane.counts["retries"] > len(opened), lambda: f"{lane.state}: {lane.reason}")
         opened.append(lane.reason)
     await scene.until_state(scene.faulty, "open")
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
 
     assert opened == [
         f"max.message.bytes has changed: {accepted} takes {number} bytes now" for number in (500, 1048588)
@@ -277,7 +277,7 @@ async def test_lag_of_a_topic_that_is_another_one(bootstrap: str, scene: Scene) 
     assert lane.next == 7
     await asyncio.to_thread(_create_again, bootstrap, scene.faulty, 2)
     kafka.send(bootstrap, scene.faulty, [Sent(b"new%d" % index, b"g") for index in range(3)], 0)
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
     await scene.until_state(scene.faulty, "refused")
     await scene.lanes.measure_lag()
 

@@ -237,7 +237,7 @@ async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: P
         told = [json.loads(item.value or b"") for item in kafka.read_all(bootstrap, lanes.journal, 1)]
         others.clear()
         now = SETTLE_S
-        two.note_agreement()
+        two.apply_agreement()
         await until(lambda: two.opening.limits != kept, lambda: f"{two.state}: {two.reason}")
         await lanes.feed(two, 16, 24)
         agreed, meta = two.opening.limits, two.opening.table.meta

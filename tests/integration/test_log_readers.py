@@ -146,7 +146,7 @@ async def _reading(
 
 
 async def _value(latest: CompactedTopic, partition: int, key: bytes) -> bytes | None:
-    value, _ = await latest.look(partition, key)
+    value, _ = await latest.latest_with_time(partition, key)
     return value
 
 
@@ -251,7 +251,7 @@ async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
     assert producer.flush(kafka.WAIT_S) == 0
     async with _reading(bootstrap, topic, 2) as latest:
         called = time.monotonic()
-        asked, given_up = (asyncio.create_task(latest.look(0, b"a")) for _ in range(2))
+        asked, given_up = (asyncio.create_task(latest.latest_with_time(0, b"a")) for _ in range(2))
 
         assert await _value(latest, 1, b"b") == b"1"
         assert not asked.done()

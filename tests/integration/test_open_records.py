@@ -172,11 +172,11 @@ async def test_a_run_that_brokers_forgot(scene: Scene) -> None:
             ]
 
         assert age(fresh) == []
-        await former.look()
+        await former.refresh()
         admin = AdminClient({"bootstrap.servers": scene.bootstrap})
         admin.delete_consumer_groups([group])[group].result(60)
-        await former.look()
-        await fresh.look()
+        await former.refresh()
+        await fresh.refresh()
         assert 60 <= age(former)[0] < 600
         assert age(fresh) == [math.inf]
     assert scene.status()["last_run"] is None
@@ -196,7 +196,7 @@ async def test_each_look_reads_on(scene: Scene, monkeypatch: pytest.MonkeyPatch)
     async with Cluster(settings.kafka, settings.app.id) as cluster:
 
         async def look(counter: OpenRecordCounts) -> Any:
-            return (await counter.look(cluster, [topic, "missing"], never)).records.get((topic, ""))
+            return (await counter.refresh(cluster, [topic, "missing"], never)).records.get((topic, ""))
 
         assert await look(counts) is None
         kafka.send(scene.bootstrap, topic, [Sent(b"%d" % n, None, b"v", reason) for n in range(5)])
@@ -221,10 +221,10 @@ async def test_each_look_reads_on(scene: Scene, monkeypatch: pytest.MonkeyPatch)
         kafka.create_topics(scene.bootstrap, {other: (1, {})})
         for name in (other, topic):
             kafka.send(scene.bootstrap, name, [Sent(b"late", None, b"v", reason)])
-            both = (await few.look(cluster, [topic, other], never)).records
+            both = (await few.refresh(cluster, [topic, other], never)).records
             assert [both[name, ""].count for name in (topic, other)] == [4, 1]
         monkeypatch.setattr(open_records, "LOOK_LIMIT_S", 0.0)
-        late = await OpenRecordCounts(settings.kafka).look(cluster, [topic], never)
+        late = await OpenRecordCounts(settings.kafka).refresh(cluster, [topic], never)
         monkeypatch.undo()
         assert (late.records, list(late.faults)) == ({}, [topic])
         kafka.recreate_topic(scene.bootstrap, topic)

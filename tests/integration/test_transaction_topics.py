@@ -85,7 +85,7 @@ async def test_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
     """Open lanes stop before compaction takes a part; they report the finding of ``topics check``, and resume afterwards."""
     accepted = f"{scene.payments}.accepted"
     kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "compact,delete")
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
     for name in (scene.transfers, scene.payments):
         await scene.until(name, "refused")
     found = (await topics.examine(scene.settings)).by_address
@@ -106,7 +106,7 @@ async def test_grown_while_lanes_run(bootstrap: str, scene: Scene) -> None:
     """A lane that began with the old count stops, as groups of the other address would move."""
     await scene.feed(bootstrap, kafka.Sent(b"1", b"g"))
     kafka.grow_topic(bootstrap, f"{scene.payments}.accepted", 2)
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
     await scene.until(scene.transfers, "refused")
     (fault,) = (await topics.examine(scene.settings)).by_address[scene.transfers]
 
@@ -120,7 +120,7 @@ async def test_made_smaller_while_lanes_run(bootstrap: str, scene: Scene) -> Non
     accepted = f"{scene.payments}.accepted"
     (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.transfers}-0"]
     kafka.alter_topic(bootstrap, accepted, "max.message.bytes", "500")
-    await scene.lanes.look_at_topics()
+    await scene.lanes.check_topics()
     await until(lambda: lane.counts["retries"] == 1, lambda: f"{lane.state}: {lane.reason}")
     reason = lane.reason
     await scene.until(scene.transfers, "open")

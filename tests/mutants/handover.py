@@ -76,8 +76,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _CLAIM,
-                "        self._suspend()\n        self._disturb()\n\n    async def standing",
-                "        self._disturb()\n\n    async def standing",
+                "        self._suspend()\n        self._disturb()\n\n    async def await_opening",
+                "        self._disturb()\n\n    async def await_opening",
             ),
         ),
         _CLAIM_TESTS,

@@ -432,13 +432,13 @@ def test_nothing_is_forwarded(
     """A run over many records checks order by partitions first, and still finds all that is out of order."""
     set_few(monkeypatch, 0)
     asked: list[bool] = []
-    looked_for = order.looked_for
+    may_be_broken = order.may_be_broken
 
     def noted(evidence: DataFrame, blocks: DataFrame) -> bool:
-        asked.append(looked_for(evidence, blocks))
+        asked.append(may_be_broken(evidence, blocks))
         return asked[-1]
 
-    monkeypatch.setattr(order, "looked_for", noted)
+    monkeypatch.setattr(order, "may_be_broken", noted)
     names = [
         "lost",
         "lost-without-id",

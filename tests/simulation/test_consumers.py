@@ -159,7 +159,7 @@ def _of_any_topic(recorded: Progress | None, log: Log) -> Resumption:
 @pytest.mark.parametrize(
     ("owner", "name", "mistaken", "names"),
     [
-        (LeaseWatch, "look", lambda *_: 0.0, {"EARLY", "SILENT", "OVERLAPPED"}),
+        (LeaseWatch, "silence_left", lambda *_: 0.0, {"EARLY", "SILENT", "OVERLAPPED"}),
         (Dispatcher, "drop", _not_ended, {"OVERLAPPED", "FORGOTTEN"}),
         (WriteSchedule, "covers", lambda _: True, {"UNFENCED"}),
         (lease_acquisition, "resume", _of_any_topic, {"UNHANDLED", "LOST", "StalledError", "FORGOTTEN", "REDONE"}),

@@ -157,4 +157,4 @@ class Worker(Process):
         while True:
             await asyncio.sleep(WATCH_S)
             await lanes.measure_lag()
-            await lanes.look_at_topics()
+            await lanes.check_topics()

@@ -42,7 +42,7 @@ class LaneChecks:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             return await ask_facts(self._cluster, self._lane, self._denied)
 
-    async def look_before_fence(self, facts: TopicFacts) -> None:
+    async def check_before_fence(self, facts: TopicFacts) -> None:
         """Check without a fence whether the reason of the last refusal persists: a fence would disturb the lane's owner.
 
         Raises:

@@ -113,7 +113,7 @@ class _Verb:
         counts = await self._counts()
         metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
         regrouping = plan(self._address, counts[self._address.input_topic], metas, lanes)
-        running, left = ("", "") if regrouping.done else await self._look(regrouping, metas)
+        running, left = ("", "") if regrouping.done else await self._find_activity(regrouping, metas)
         obstacles = [text for text in (running, left) if text]
         self._progress.end()
         if dry_run:
@@ -151,7 +151,7 @@ class _Verb:
         await require_journal(self._settings, self._cluster)
         return counts
 
-    async def _look(self, regrouping: Regrouping, metas: dict[int, Meta]) -> tuple[str, str]:
+    async def _find_activity(self, regrouping: Regrouping, metas: dict[int, Meta]) -> tuple[str, str]:
         """Return that workers run, and which forwarded records are not judged; empty = no obstacle."""
         await self._cluster.groups.await_coordinator()
         running = ""
@@ -190,7 +190,7 @@ class _Verb:
         await work.mark()
         # From here on nothing changes. Records that came before the marks would wait forever, so check again.
         metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
-        running, left = await self._look(regrouping, metas)
+        running, left = await self._find_activity(regrouping, metas)
         source = self._address.input_topic
         if (now := (await self._counts())[source]) != regrouping.partitions:
             left = (

@@ -39,7 +39,7 @@ async def read(
         for address in settings.addresses
         for topic in (address.quarantine_topic, wire_names.dead_letter_topic(address.name))
     }
-    return await counts.look(cluster, sorted(topics), settled_of)
+    return await counts.refresh(cluster, sorted(topics), settled_of)
 
 
 def placed(settings: Settings, status: Status, found: Found, ignored: Collection[str]) -> Status:

@@ -105,7 +105,7 @@ async def _bridges(settings: Settings, quarantines: BridgeQuarantines) -> list[B
     if not settings.bridges and not settings.cluster_connections:
         return []
     known = plans(settings)
-    bridges, found = await asyncio.gather(progress.read(known), quarantines.look(known))
+    bridges, found = await asyncio.gather(progress.read(known), quarantines.read(known))
     return [_bridge(shown, found) for shown in bridges]
 
 

@@ -21,7 +21,7 @@ from aiokafka.errors import (
 )
 
 from agents.rules.lane_rules import file_fault, rules_of
-from agents.topic_checks.changelog import Look, newest_meta, no_look, state_faults
+from agents.topic_checks.changelog import Look, newest_meta, no_check, state_faults
 from app.commands.topics import access_rights
 from app.commands.topics.removed_addresses import removed_addresses
 from app.commands.topics.required_topics import (
@@ -147,7 +147,7 @@ async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
     return findings, denied
 
 
-async def examine(settings: Settings, look: Look = no_look) -> Findings:
+async def examine(settings: Settings, look: Look = no_check) -> Findings:
     """Return faults with their fixes, and notes, on all topics of the configuration.
 
     ``look``: see :func:`state_faults`.

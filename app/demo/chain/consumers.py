@@ -56,7 +56,7 @@ class Chain:
         self._start("billing", SOURCE)
         self._start("ledger", "billing")
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Kill the handler of ``billing`` when due, start its successor. ChainError: a handler ended."""
         for child in self._running:
             if child.exit_code is not None:
@@ -77,7 +77,7 @@ class Chain:
         """
         deadline = time.monotonic() + STALL_LIMIT_S
         while self.killed_at is None:
-            self.look()
+            self.check()
             if time.monotonic() > deadline:
                 raise ChainError(f"billing has fewer than {self._kill_at:,} records\n{self.logs}")
             self._stage.interruption.sleep(_LOOK_EVERY_S)
@@ -87,7 +87,7 @@ class Chain:
         self._stage.stack.callback(counter.close)
         progressed, before = time.monotonic(), -1
         while not counter.level:
-            self.look()
+            self.check()
             counter.read()
             now = time.monotonic()
             if (read := sum(counter.counts.values())) > before:

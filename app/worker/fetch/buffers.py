@@ -102,14 +102,14 @@ class Held:
         if count:
             if self._batches:
                 self._share.unpacked = self._unpacked
-            self._buffers.note(self._share, -count, -self._batches)
+            self._buffers.record_change(self._share, -count, -self._batches)
 
     def unpack(self) -> None:
         """Count records that become objects. Thread-safe; must come before :meth:`free`."""
         more, self._objects, self._unpacked = self._objects, 0, True
         if more:
             self._left += more
-            self._buffers.note(self._share, more, 0)
+            self._buffers.record_change(self._share, more, 0)
 
     def __del__(self) -> None:
         self.free()
@@ -171,7 +171,7 @@ class Buffers:
         self._use(share, count, 1)
         return Held(self, share, count)
 
-    def note(self, share: _Share, more: int, batches: int) -> None:
+    def record_change(self, share: _Share, more: int, batches: int) -> None:
         """Record a change, counted later. Thread-safe, even during garbage collection."""
         self._noted.append((share, more, batches))
         if more < 0 and self._awaited:
@@ -267,9 +267,9 @@ class Buffers:
             count = int(left / share.record_bytes)
         return records, self.hold(tp, total) if records else None
 
-    def look_at(self, fetcher: Any) -> None:
+    def count_unread(self, fetcher: Any) -> None:
         """Count the fetched records that are not read yet."""
-        self.memory.note_fetched(sum(fetch_buffer.sizes(fetcher).values()))
+        self.memory.set_fetched(sum(fetch_buffer.sizes(fetcher).values()))
 
     def settle(self) -> None:
         """Count the recorded changes."""

@@ -56,7 +56,7 @@ class FetchInterval:
         least = min(self._least_s, LEAST_MAX_TARGETS * self.target_s + self.took_s)
         return max(2 * (self.target_s - self.took_s), self.took_s / 2, least)
 
-    def look(self, cpu_s: float, now: float) -> None:
+    def record_cpu(self, cpu_s: float, now: float) -> None:
         """Record the CPU time of the process and the current time, while no partition is behind."""
         if self._looked is None or cpu_s < self._looked[0]:
             self._looked = cpu_s, now

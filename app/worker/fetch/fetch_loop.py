@@ -184,7 +184,7 @@ class FetchLoop:
             batch = self._batch(tp, begin, end, records, malformed, held)
             if batch is not None:
                 batches[tp] = batch
-        self._buffers.look_at(fetcher)  # records that were just read no longer count as fetched
+        self._buffers.count_unread(fetcher)  # records that were just read no longer count as fetched
         self._pace.read(read)
         return batches | self._quiet()
 

@@ -47,7 +47,7 @@ class BoundedFetches:
         """Return aiokafka's requests without partitions that have no room."""
         buffers, memory = self._buffers, self._buffers.memory
         buffers.assign(assignment.tps)
-        buffers.look_at(self._fetcher)
+        buffers.count_unread(self._fetcher)
         fetch_buffer.limit_fetches(self._fetcher, memory.partition_bytes_max, memory.response_bytes_max)
         fetches, *others = self._actions(assignment)
         allowed = [(node, request) for node, request in fetches if self._allow(request)]
@@ -119,7 +119,7 @@ class FetchScheduler:
             node = fetch_buffer.broker_of(self._fetcher, tp)
             behind[node] = behind.get(node, False) or more
         if behind and not any(behind.values()):
-            self._interval.look(self._cpu(), self._clock())
+            self._interval.record_cpu(self._cpu(), self._clock())
         for node, more in behind.items():
             self._due[node] = 0.0 if more else self._clock() + self._interval.wait_s
 

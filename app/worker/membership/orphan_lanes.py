@@ -31,7 +31,7 @@ Partition = tuple[str, int]
 
 
 class OrphanLanes:
-    """Checks the assignment at each call of :meth:`look`."""
+    """Checks the assignment at each call of :meth:`refresh`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class OrphanLanes:
         self._next = 0.0
         """Time from which joining again may help."""
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Ask the group. Without an answer, the last result stays valid."""
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, NotImplementedError):
             async with asyncio.timeout(QUESTION_LIMIT_S):

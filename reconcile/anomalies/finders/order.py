@@ -9,7 +9,7 @@ from reconcile.run.frames.evidence import PLACE
 from reconcile.spark.schemas import PASSED
 
 
-def looked_for(evidence: DataFrame, blocks: DataFrame) -> bool:
+def may_be_broken(evidence: DataFrame, blocks: DataFrame) -> bool:
     """Return whether the order of some group may be broken, without sorting by group.
 
     If all records of an input partition are in order in an output partition, so are their groups. Then the

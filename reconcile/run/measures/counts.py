@@ -63,7 +63,7 @@ class Judgement:
         """Number of anomalies of all kinds."""
         return sum(count for anomaly in self.anomalies.values() for count in anomaly.values())
 
-    def note_modes(
+    def set_modes(
         self, names: Mapping[int, str], configured: Collection[int], settled: Collection[int] = ()
     ) -> None:
         """Set :attr:`observing`: ``configured`` addresses whose accepted records all have a verdict.

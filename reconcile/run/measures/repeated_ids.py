@@ -41,7 +41,9 @@ def digests(ids: DataFrame, others: DataFrame | None, run: int) -> DataFrame:
     return counted.where("times > 1 and new = 1").select("digest", (F.col("accepted") > 1).alias("again"))
 
 
-def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *, many: bool) -> RepeatedIds:
+def find_repeated(
+    found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *, many: bool
+) -> RepeatedIds:
     """Count the digests, and write them with ``kept`` if it saves a second read.
 
     Many digests are written before they are counted. Few are written only if there are any.

@@ -189,7 +189,7 @@ def _reordered(context: AnomalyContext) -> list[DataFrame]:
     in_order = (
         blocks is not None
         and not context.judgement.total("forwarded")
-        and not order.looked_for(evidence, blocks)
+        and not order.may_be_broken(evidence, blocks)
     )
     found = [] if in_order else [order.reordered(evidence, transactions=context.transactions)]
     left = frames.left()

@@ -113,7 +113,7 @@ class Judge:
         )
         consumed = base.consumed if base else {}
         count(self._frames, self._evidence, self._histories, consumed, self.beyond, self._found)
-        self._found.note_modes(
+        self._found.set_modes(
             {n: addresses[n].name for n in self._detects},
             [n for n, address in enumerate(addresses) if kept_rules.observes(address, base)],
             [n for n, address in enumerate(addresses) if kept_rules.observed(address, base)],
@@ -130,7 +130,7 @@ class Judge:
         others = evidence.where(originals.REPEATING) if found.suspects[candidates.REPEATING] else None
         many = found.total("input") + sum(run.inputs for run in self.chain) >= FEW
         digests = repeated_ids.digests(self._ids, others, number)
-        self._digests = repeated_ids.looked_for(digests, self.workspace.scratch, many=many)
+        self._digests = repeated_ids.find_repeated(digests, self.workspace.scratch, many=many)
         if self._digests.number:
             recurring = repeated_ids.among(self._ids, self._digests.digests, self._digests.number)
             self._recurring = self.workspace.scratch("recurring_ids", recurring)

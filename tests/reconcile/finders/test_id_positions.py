@@ -55,7 +55,7 @@ def test_what_was_judged_elsewhere_has_no_place_here(frames: Frames) -> None:
 
 def _looked_for(frames: Frames, *rows: dict[str, Any]) -> bool:
     evidence = frames.evidence(*rows)
-    return order.looked_for(evidence, id_positions.blocks(evidence))
+    return order.may_be_broken(evidence, id_positions.blocks(evidence))
 
 
 def test_what_is_in_order_is_not_looked_at_by_groups(frames: Frames) -> None:

@@ -103,7 +103,7 @@ def test_refused_for_its_time() -> None:
     assert flow.refused.times() == (-math.inf, math.inf)
     assert flow.learn(SessionEndedError("no", batch, of_time=True))
     assert flow.refused.times()[1] == pytest.approx(2**52, abs=1_000)
-    flow.looked(TARGET)
+    flow.update_target(TARGET)
     assert flow.refused.times() == (-math.inf, math.inf)
 
 
@@ -126,27 +126,27 @@ async def test_what_nothing_takes_stops_its_partition_alone() -> None:
     Records before it are confirmed, and other partitions are read on.
     """
     flow = _flow()
-    flow.looked(TARGET)
+    flow.update_target(TARGET)
     await _send(flow, _Loader(stops=3), 5)
     place = flow.window.places[0]
 
     assert (place.confirmed, place.next) == (3, 3)
     assert flow.wanted() == {1: 0}
-    flow.looked(TARGET)
+    flow.update_target(TARGET)
     assert flow.wanted() == {0: 3, 1: 0}
 
 
 async def test_what_was_refused_is_tried_where_the_target_has_changed() -> None:
     """A refused record is tried again only after the target has changed."""
     flow = _flow()
-    flow.looked(TARGET)
+    flow.update_target(TARGET)
     assert _refused(flow, 1)
-    flow.looked(TARGET)
+    flow.update_target(TARGET)
     assert list(flow.refused.by_target.values()) == ["no"]
-    flow.looked(replace(TARGET, settings="it takes more"))
+    flow.update_target(replace(TARGET, settings="it takes more"))
     assert flow.refused.by_target == {}
     assert _refused(flow, 1)
-    flow.looked(replace(TARGET, settings="it takes more"), again=True)
+    flow.update_target(replace(TARGET, settings="it takes more"), again=True)
     assert flow.refused.by_target == {}
     assert _refused(flow, 1)
     flow.window.close([0])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.decision.originals import Originals
-from agents.decision.verdicts import check_with_values, note_values
+from agents.decision.verdicts import add_values, check_with_values
 from ringfence_kafka.protocol.stored_ids import encode_id
 from ringfence_kafka.protocol.value_digest import slot_digest
 from tables.codec import Origin, Slot
@@ -35,7 +35,7 @@ class Lane:
             units = [[] if id_ is None else [id_] for id_ in ids]
             checked = check_with_values(self.ring, units, [0] * len(ids), digests, Originals(self.find))
         else:
-            checked = note_values(self.ring.check(ids), digests, Originals(self.find))
+            checked = add_values(self.ring.check(ids), digests, Originals(self.find))
         self.apply(checked)
         return checked
 

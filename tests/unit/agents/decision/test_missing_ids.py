@@ -16,7 +16,7 @@ def test_names_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
             looked.append(texts)
             return texts
 
-        found.note(look)
+        found.count(look)
 
     for second, texts in enumerate([("trace", "_RF_HOPS"), ("trace", "_amq_dupl_id", "_amq_dupl_id")]):
         now = float(second + 1)

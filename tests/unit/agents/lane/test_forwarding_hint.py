@@ -47,7 +47,7 @@ def test_names_share_and_remedy(
     partitioner: str, remedy: str, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The line names the lane, the share, the other partitioner with its clients, and what no partitioner fixes."""
-    _hint(partitioner).note("orders-3", 750, 250)
+    _hint(partitioner).count("orders-3", 750, 250)
 
     (said,) = _said(caplog)
     assert said.startswith("lane orders-3: 75 % of the records are forwarded to their home: " + remedy)
@@ -59,18 +59,18 @@ def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCap
     """The forwarded share covers all batches since the last check, and each thousand records starts a new count."""
     watched = _hint()
     for _ in range(10):
-        watched.note("orders-3", 9, 91)
+        watched.count("orders-3", 9, 91)
     assert _said(caplog) == []
 
     clock.now += 2 * AGAIN_AFTER_S
     for forwarded in (20, 20, *[10] * 8):
-        watched.note("orders-3", forwarded, 100 - forwarded)
+        watched.count("orders-3", forwarded, 100 - forwarded)
     assert [name.split(": ")[1] for name in _said(caplog)] == [
         "12 % of the records are forwarded to their home"
     ]
 
     clock.now += 2 * AGAIN_AFTER_S
-    watched.note("orders-3", 10, 1_990)
+    watched.count("orders-3", 10, 1_990)
     assert len(_said(caplog)) == 1
 
 
@@ -78,16 +78,16 @@ def test_once_per_interval(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
     """The hint appears once, however much is forwarded, and again after the interval."""
     watched = _hint()
     for _ in range(20):
-        watched.note("orders-3", 5_000, 0)
+        watched.count("orders-3", 5_000, 0)
     assert len(_said(caplog)) == 1
 
     clock.now += AGAIN_AFTER_S
-    watched.note("orders-3", 5_000, 0)
+    watched.count("orders-3", 5_000, 0)
     assert len(_said(caplog)) == 1
 
     clock.now += 0.1
     for _ in range(20):
-        watched.note("orders-3", 5_000, 0)
+        watched.count("orders-3", 5_000, 0)
     assert len(_said(caplog)) == 2
 
 
@@ -105,7 +105,7 @@ def test_producers_that_do_not_know_new_partitions(
     homes: set[int], place: tuple[int, int], former: int, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The hint after a growth names the producers' old partitions instead of another partitioner."""
-    _hint().note("orders-1", 500, 500, homes, place)
+    _hint().count("orders-1", 500, 500, homes, place)
 
     (said,) = _said(caplog)
     assert (f"producers still choose among {former} of the 8 partitions of orders" in said) == bool(former)
@@ -115,7 +115,7 @@ def test_producers_that_do_not_know_new_partitions(
 def test_a_chained_address(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """The hint for a chained address blames neither partitioner nor producers, because workers write its input."""
     settings = validate({"addresses": [{"name": "orders"}]})
-    ForwardingHint(settings.addresses[0], chained=True).note("orders-0", 900, 100, {1}, (0, 2))
+    ForwardingHint(settings.addresses[0], chained=True).count("orders-0", 900, 100, {1}, (0, 2))
 
     (said,) = _said(caplog)
     assert said.endswith("so this is by design")

@@ -36,7 +36,7 @@ def test_the_line_names_the_size(lines: pytest.LogCaptureFixture) -> None:
     """It says how many IDs left, how far the ring reaches, and which size would be enough; the metric counts them."""
     counts = Counter[str]()
     table: Any = _Table(7)
-    CoverageLog("orders-0", counts).note(BEFORE, table)
+    CoverageLog("orders-0", counts).count(BEFORE, table)
 
     assert counts == {"coverage_broken": 7}
     assert [record.getMessage() for record in lines.records] == [
@@ -55,9 +55,9 @@ def test_a_line_a_minute(lines: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
     log, tables = CoverageLog("orders-0", counts), [_Table(number, 100) for number in range(5)]
     for before, after in itertools.pairwise(tables):
         table: Any = after
-        log.note(before.ring.promise, table)
+        log.count(before.ring.promise, table)
     now += AGAIN_S
-    log.note(tables[-1].ring.promise, table)
+    log.count(tables[-1].ring.promise, table)
 
     assert counts["coverage_broken"] == 4
     first, second = (record.getMessage() for record in lines.records)

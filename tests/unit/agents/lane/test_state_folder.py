@@ -32,7 +32,7 @@ class Worker:
 
     async def after(self, seconds: float) -> bool:
         self.now += seconds
-        return await self.folder.look()
+        return await self.folder.check()
 
 
 async def test_lanes_go_to_another_worker_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,11 +191,11 @@ async def test_agreement_after_a_disagreement_settles() -> None:
     members.clear()
     soon = await agreement.on_limits("orders")
     now += SETTLE_S - 1
-    await agreement.look()
+    await agreement.refresh()
     shown = dict(agreement.by_address)
     now += 1
     settled = await agreement.on_limits("orders")
-    await agreement.look()
+    await agreement.refresh()
 
     assert apart == ["id_cache_size: a has 20000, b has 50"]
     assert soon == shown["orders"] == ["their agreement is younger than 20 s"]

@@ -186,13 +186,13 @@ def test_rate_of_the_last_minute() -> None:
     """Two measurements make a rate; what is older than a minute does not count, nor what another topic of the name had."""
     growth = Growth()
     assert growth.per_second is None
-    growth.note(0.0, 1_000)
+    growth.record(0.0, 1_000)
     assert growth.per_second is None
-    growth.note(5.0, 1_050)
+    growth.record(5.0, 1_050)
     assert growth.per_second == 10.0
     for second in range(10, 70, 5):
-        growth.note(float(second), 1_050)
+        growth.record(float(second), 1_050)
     assert growth.per_second == 0.0
-    growth.note(70.0, 3)
-    growth.note(75.0, 8)
+    growth.record(70.0, 3)
+    growth.record(75.0, 8)
     assert growth.per_second == 1.0

@@ -31,5 +31,5 @@ def test_one_lane_needs_no_forward_topic() -> None:
     lanes = _map(lanes=1)
 
     assert lanes.assign({("orders", 0), ("orders", 3)}) == {("orders", 0)}
-    lanes.note_unassigned([("orders", 1), ("orders", 2), ("rf-orders-forward", 0)])
+    lanes.set_unassigned([("orders", 1), ("orders", 2), ("rf-orders-forward", 0)])
     assert lanes.unassigned == ["orders-0"]

@@ -33,7 +33,7 @@ async def test_a_target_that_does_not_answer() -> None:
         }
         settings = validate({"addresses": [{"name": "orders"}], "bridges": [bridge]})
 
-        assert await BridgeQuarantines().look(plans(settings)) == {}
+        assert await BridgeQuarantines().read(plans(settings)) == {}
 
 
 def test_one_process_counts() -> None:

@@ -40,7 +40,7 @@ class _Cluster:
     def lasts(self, watch: Watch, duration_s: float) -> None:
         end = self.now + duration_s
         while self.now < end:
-            watch.look()
+            watch.check()
             self.now += 0.5
 
 

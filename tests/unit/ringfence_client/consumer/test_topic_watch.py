@@ -49,7 +49,7 @@ async def test_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     watch.observe("orders.accepted", told.append)
     monkeypatch.setattr(topic_watch, "UNTOLD_S", 0.05)
     monkeypatch.setattr(topic_watch, "LOOK_S", 60.0)
-    looking = asyncio.create_task(watch.look_until_cancelled())
+    looking = asyncio.create_task(watch.run_until_cancelled())
     await asyncio.sleep(0.5)
 
     assert 0 < asked <= 11
@@ -69,7 +69,7 @@ async def test_a_right_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     watch = TopicWatch(cast("Cluster", _Cluster()))
     watch.observe("orders.accepted", told.put_nowait)
-    looking = asyncio.create_task(watch.look_until_cancelled())
+    looking = asyncio.create_task(watch.run_until_cancelled())
 
     assert await asyncio.wait_for(told.get(), 10) is None
     looking.cancel()

@@ -163,7 +163,7 @@ async def test_suspended_turns_keep_nobody_waiting() -> None:
     await scene.end(0)
     assert scene.begun == [0]
     away.draining = True
-    scene.suspects.look()
+    scene.suspects.admit_turns()
     await scene.settle()
 
     assert scene.begun == [0, 3]

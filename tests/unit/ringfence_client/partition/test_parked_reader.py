@@ -23,7 +23,7 @@ async def test_a_record_that_is_gone_is_counted(monkeypatch: pytest.MonkeyPatch,
     reader = ParkedReader(unused, unused, counts)
     window = Window(Progress(5, again=(1,)), memory=MemoryBudget(2**20), records_max=2)
     window.feed(of(b"a", *range(5, 10)))
-    writer = SimpleNamespace(note=lambda: None)
+    writer = SimpleNamespace(count_changes=lambda: None)
     held = HeldPartition(
         Lease("billing", "orders.accepted", 0, "me"), window, cast(Any, writer), reader.read_parked, unused
     )

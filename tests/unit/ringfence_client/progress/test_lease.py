@@ -21,10 +21,10 @@ def _watch() -> LeaseWatch:
 def test_released(running: int) -> None:
     """A lease without a record, or a released one, is taken at once, also after one has waited for its holder."""
     watch = _watch()
-    assert watch.look(None, 0, 0) == 0
-    assert watch.look(RUNNING, 0, 0) > 0
+    assert watch.silence_left(None, 0, 0) == 0
+    assert watch.silence_left(RUNNING, 0, 0) > 0
 
-    assert watch.look(replace(RUNNING, state=RELEASED, running=running, beat=10), 1, 1) == 0
+    assert watch.silence_left(replace(RUNNING, state=RELEASED, running=running, beat=10), 1, 1) == 0
 
 
 @pytest.mark.parametrize("state", [HELD, DRAINING])
@@ -36,9 +36,9 @@ def test_silence(state: str, running: int, limit: float) -> None:
     """
     lease, watch = replace(RUNNING, state=state, running=running), _watch()
 
-    assert watch.look(lease, 100, 100) == limit
-    assert watch.look(lease, 100 + limit - 0.5, 101 + limit) == 0.5
-    assert watch.look(lease, 100 + limit, 100 + limit) == 0
+    assert watch.silence_left(lease, 100, 100) == limit
+    assert watch.silence_left(lease, 100 + limit - 0.5, 101 + limit) == 0.5
+    assert watch.silence_left(lease, 100 + limit, 100 + limit) == 0
 
 
 @pytest.mark.parametrize(
@@ -48,28 +48,28 @@ def test_silence(state: str, running: int, limit: float) -> None:
 def test_any_change_is_a_sign_of_life(change: dict[str, object]) -> None:
     """Any change of the record starts the wait again, even a beat without news."""
     watch = _watch()
-    watch.look(RUNNING, 0, 0)
-    watch.look(RUNNING, 9, 9)
+    watch.silence_left(RUNNING, 0, 0)
+    watch.silence_left(RUNNING, 9, 9)
 
-    assert watch.look(replace(RUNNING, **change), 9.5, 9.5) == TIMEOUT  # type: ignore[arg-type]
-    assert watch.look(replace(RUNNING, **change), 19, 19) == 0.5  # type: ignore[arg-type]
+    assert watch.silence_left(replace(RUNNING, **change), 9.5, 9.5) == TIMEOUT  # type: ignore[arg-type]
+    assert watch.silence_left(replace(RUNNING, **change), 19, 19) == 0.5  # type: ignore[arg-type]
 
 
 def test_idle_then_running() -> None:
     """The limit follows the present record: a run that begins protects for longer at once, and its end for less."""
     watch = _watch()
 
-    assert watch.look(AT_REST, 0, 0) == IDLE
-    assert watch.look(replace(RUNNING, beat=10), 1.9, 1.9) == TIMEOUT
-    assert watch.look(replace(RUNNING, beat=10), 4.9, 4.9) == TIMEOUT - 3
-    assert watch.look(replace(AT_REST, beat=11), 5, 5) == IDLE
+    assert watch.silence_left(AT_REST, 0, 0) == IDLE
+    assert watch.silence_left(replace(RUNNING, beat=10), 1.9, 1.9) == TIMEOUT
+    assert watch.silence_left(replace(RUNNING, beat=10), 4.9, 4.9) == TIMEOUT - 3
+    assert watch.silence_left(replace(AT_REST, beat=11), 5, 5) == IDLE
 
 
 def test_reading_that_takes_long() -> None:
     """Silence is counted from when the first reading knew its end to the beginning of the last, however long they take."""
     watch = _watch()
 
-    assert watch.look(RUNNING, 0, 30) == 40.0
+    assert watch.silence_left(RUNNING, 0, 30) == 40.0
     assert watch.since == 30
-    assert watch.look(RUNNING, 39, 60) == 1.0
-    assert watch.look(RUNNING, 40, 41) == 0
+    assert watch.silence_left(RUNNING, 39, 60) == 1.0
+    assert watch.silence_left(RUNNING, 40, 41) == 0

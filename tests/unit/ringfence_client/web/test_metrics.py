@@ -37,7 +37,7 @@ def test_metrics() -> None:
     measuring = LagMonitor(consumer)
     metrics = ConsumerMetrics(consumer, measuring)
     measuring.lags = {0: 4, 2: None}
-    consumer.memory.note_fetched(1_000)
+    consumer.memory.set_fetched(1_000)
     consumer.dispatcher.runs.times.add(0.02)
     found = _samples(metrics)
 

@@ -91,7 +91,7 @@ async def test_a_new_membership_is_a_new_beginning() -> None:
     """
     group, member_id = _Group(offset=Committed(5, "")), ["one"]
     watch = _watch(group, member_id)
-    await watch.look()
+    await watch.refresh()
     group.offset, group.asked = BY_TOOL, 0
     while_a_member = [await watch.distrust("t", 0, BY_TOOL, 5) for _ in range(100)]
     asked_while_a_member = group.asked
@@ -106,12 +106,12 @@ async def test_a_group_that_does_not_answer_changes_nothing(caplog: pytest.LogCa
     """The log names a member once, and once when it leaves."""
     group = _Group(found=[INTRUDER])
     watch = _watch(group, ["one"])
-    await watch.look()
+    await watch.refresh()
     group.found = GroupLoadInProgressError()
-    await watch.look()
+    await watch.refresh()
     named = watch.faults
     group.found = []
-    await watch.look()
+    await watch.refresh()
 
     assert named == [
         "the group billing has a foreign member, client.id intruder on host 10.0.0.9 (consumer protocol)"

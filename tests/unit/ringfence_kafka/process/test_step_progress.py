@@ -40,13 +40,13 @@ def test_a_line_a_step(lines: list[str], clock: _Clock) -> None:
     steps.begin("reading orders")
     steps.count("300,000 messages")
     clock.now += 12.4
-    steps.look()
+    steps.report_due()
     steps.begin("counting")
     clock.now += 0.26
     steps.end()
     steps.end()
     clock.now += 1_000
-    steps.look()
+    steps.report_due()
 
     of_orders = ["reading orders: 300,000 messages, 12 s so far", "reading orders: 300,000 messages, 12 s"]
     assert lines == [*of_orders, "counting: 0.3 s"]
@@ -60,7 +60,7 @@ def test_a_long_step_goes_on(lines: list[str], clock: _Clock) -> None:
     while clock.now < began + 400:
         clock.now += 1
         before = len(lines)
-        steps.look()
+        steps.report_due()
         if len(lines) > before:
             at.append(clock.now - began)
 

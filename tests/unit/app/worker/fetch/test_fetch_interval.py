@@ -38,7 +38,7 @@ def _lanes(spacing: FetchInterval, lanes: int, seconds: float = 20.0, share: flo
         passed = max(spacing.wait_s + 0.003, work)
         cpu, now = cpu + work + share * passed, now + passed
         spacing.took(work / 2 + 0.006)
-        spacing.look(cpu, now)
+        spacing.record_cpu(cpu, now)
         looks.append((cpu, now))
     half = looks[len(looks) // 2]
     return (cpu - half[0]) / (now - half[1])

@@ -256,7 +256,7 @@ async def test_malformed_in_parts() -> None:
     data = bytes(batch([Raw(b"v" * 100, name, 1)] * 300).build())
     buffers, fetched = buffers_of(MIB), Fetched(data)
     records, held = await buffers.read(fetched, TP)
-    buffers.look_at(fetched)
+    buffers.count_unread(fetched)
 
     assert held is not None
     assert 0 < len(records) < 300

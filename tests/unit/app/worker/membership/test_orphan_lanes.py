@@ -52,7 +52,7 @@ class World:
 
     async def look(self, after: float = 0.0) -> None:
         self.now += after
-        await self._looks.look()
+        await self._looks.refresh()
 
 
 async def test_new_partitions_are_given_out_by_the_leader() -> None:
@@ -112,5 +112,5 @@ async def test_not_ready_meanwhile(tmp_path: Path) -> None:
         ([("orders", 1), ("rf-orders-forward", 1), ("orders", 0)], ["orders-0", "orders-1"]),
         ([], []),
     ):
-        lanes.note_unassigned(items)
+        lanes.set_unassigned(items)
         assert (lanes.health.ready, lanes.health.unassigned) == (not unassigned, unassigned)

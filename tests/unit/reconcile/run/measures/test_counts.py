@@ -23,7 +23,7 @@ def test_modes(
     counts = {"accepted": 3, "observed": 2, "marked": marked, "dropped": 2}
     found = Judgement(counts={"a": counts}, lanes={"a": {0: dict(LANE)}}, dropping=frozenset({0}))
 
-    found.note_modes({0: "a"}, configured)
+    found.set_modes({0: "a"}, configured)
 
     assert (set(found.observing), set(found.dropping)) == (observing, dropping)
     assert (found.counts["a"]["dropped"], found.lanes["a"][0]["dropped"]) == (dropped, dropped)
@@ -34,7 +34,7 @@ def test_an_address_that_observed_before_has_to_observe_all_the_time() -> None:
     counts = {"accepted": 3, "observed": 2, "marked": 4, "dropped": 2}
     found = Judgement(counts={"a": counts, "b": {**counts, "marked": 0}}, lanes={"a": {}, "b": {}})
 
-    found.note_modes({0: "a", 1: "b"}, [0, 1], [0, 1])
+    found.set_modes({0: "a", 1: "b"}, [0, 1], [0, 1])
 
     assert (set(found.observing), set(found.partly)) == ({0}, {0})
     assert found.counts["a"]["dropped"] == 0
@@ -45,7 +45,7 @@ def test_diverted_before() -> None:
     counts = {"accepted": 3, "observed": 2, "marked": 1, "dropped": 0}
     found = Judgement(counts={"a": counts, "b": {**counts, "marked": 0}}, lanes={"a": {}, "b": {}})
 
-    found.note_modes({0: "a", 1: "b"}, [])
+    found.set_modes({0: "a", 1: "b"}, [])
 
     assert not found.observing
     assert set(found.dropping) == {0}
