@@ -53,14 +53,12 @@ def test_current_folder_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatc
     ("text", "complaint"),
     [
         (f"{MODULE}", "is not MODULE:FUNCTION"),
-        (f"{MODULE}:", "is not MODULE:FUNCTION"),
         (":handle", "is not MODULE:FUNCTION"),
         (f"{MODULE}_of_nobody:handle", f"there is no module {MODULE}_of_nobody"),
         (f"{MODULE}.within:handle", f"there is no module {MODULE}.within"),
         (f"{MODULE}:Desk.handle", f"{MODULE} has no Desk.handle"),
         (f"{MODULE}:number", "number is not a function"),
         (f"{MODULE}:generate", "generate is a generator function"),
-        (f"{MODULE}_faulty:handle", f"{MODULE}_faulty.py, line 2)"),
         (f"{MODULE}_faulty:handle", "does not load: ZeroDivisionError"),
         (f"{MODULE}_quoting:handle", f"{MODULE}_quoting.py, line 2)"),
         (f"{MODULE}_unparsed:handle", "does not load: SyntaxError"),
@@ -93,7 +91,7 @@ def test_a_process_without_the_application(folder: Path) -> None:
         "raise ValueError(f'loaded here: {sorted(ours & sys.modules.keys())}')\n"
     )
     (folder / "ringfence.toml").write_text('[[addresses]]\nname = "orders"\n')
-    arguments = (
+    arguments = [
         "orders",
         "--handler",
         "app.orders:handle",
@@ -101,7 +99,7 @@ def test_a_process_without_the_application(folder: Path) -> None:
         "g",
         "--config",
         "ringfence.toml",
-    )
+    ]
     ran = [
         subprocess.run([*program, *arguments], capture_output=True, text=True, check=False, timeout=60)
         for program in (
@@ -111,12 +109,9 @@ def test_a_process_without_the_application(folder: Path) -> None:
         )
     ]
 
-    assert [completed_process.returncode for completed_process in ran] == [2] * 3
-    assert all(
-        "app.orders does not load: ValueError('loaded here: []')" in completed_process.stderr
-        for completed_process in ran
-    ), ran
-    assert len({completed_process.stderr for completed_process in ran}) == 1
+    assert [done.returncode for done in ran] == [2] * 3
+    assert "app.orders does not load: ValueError('loaded here: []')" in ran[0].stderr
+    assert len({done.stderr for done in ran}) == 1
 
 
 def test_a_package_that_python_does_not_take(folder: Path) -> None:
@@ -140,14 +135,8 @@ def test_exceptions_by_name(folder: Path) -> None:
     (folder / f"{MODULE}_room" / "__init__.py").touch()
     (folder / f"{MODULE}_room" / "errors.py").write_text("class Full(Exception): pass\n")
 
-    found = load_exceptions(
-        [
-            "ValueError, json.JSONDecodeError",
-            f"{MODULE}.BadOrder",
-            f"{MODULE}.Desk.Closed,ValueError",
-            f"{MODULE}_room.errors.Full",
-        ]
-    )
+    own = [f"{MODULE}.BadOrder", f"{MODULE}.Desk.Closed,ValueError", f"{MODULE}_room.errors.Full"]
+    found = load_exceptions(["ValueError, json.JSONDecodeError", *own])
 
     assert found[:2] == (ValueError, json.JSONDecodeError)
     assert [item.__qualname__ for item in found[2:]] == ["BadOrder", "Desk.Closed", "Full"]
@@ -158,17 +147,10 @@ def test_exceptions_by_name(folder: Path) -> None:
     ("text", "name", "complaint"),
     [
         ("", "", "names no exception; write for example ValueError,json.JSONDecodeError"),
-        ("ValueError,", "", "names no exception"),
         (f"{MODULE}:BadOrder", f"{MODULE}:BadOrder", "names no exception"),
         ("BadOrder", "BadOrder", "write MODULE.CLASS for one of a module, such as orders.BadOrder"),
         ("json.BadOrder", "json.BadOrder", "json has no BadOrder"),
-        ("json.decoder.BadOrder", "json.decoder.BadOrder", "json.decoder has no BadOrder"),
         ("json.nothing.BadOrder", "json.nothing.BadOrder", "there is no module json.nothing"),
-        (
-            f"{MODULE}_of_nobody.BadOrder",
-            f"{MODULE}_of_nobody.BadOrder",
-            f"there is no module {MODULE}_of_nobody",
-        ),
         (f"{MODULE}_faulty.BadOrder", f"{MODULE}_faulty.BadOrder", "does not load: ZeroDivisionError"),
     ],
 )

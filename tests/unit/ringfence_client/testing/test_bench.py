@@ -50,41 +50,25 @@ def test_sends_and_state_are_committed() -> None:
     assert bench.unfinished == []
 
 
-def test_a_state_is_deleted() -> None:
-    def handle(given: Message) -> None:
-        given.state = given.value
-
-    bench = HandlerBench(handle, states={b"alice": "10"})
-    bench.deliver(message(None, group="alice"))
-
-    assert bench.state("alice") is None
-
-
-@pytest.mark.parametrize(
-    ("topics", "reason"), [({"ledger": 0}, "does not exist"), ({"ledger": 1}, "has 1, numbered from 0")]
-)
-def test_a_send_that_cannot_be_written_fails_its_message(topics: dict[str, int], reason: str) -> None:
+def test_a_send_that_cannot_be_written_fails_its_message() -> None:
     """A send that cannot be written fails its message with the reason, and writes nothing, as in the product."""
 
     def handle(given: Message) -> None:
         given.send("out", b"kept back")
         given.send("ledger", b"5", partition=1)
 
-    bench = HandlerBench(handle, EXACT, topics=topics)
+    bench = HandlerBench(handle, EXACT, topics={"ledger": 1})
     bench.deliver(message(group="alice"))
 
     assert bench.sent == []
-    assert reason in bench.dead_letters[0].reason
+    assert "has 1, numbered from 0" in bench.dead_letters[0].reason
 
 
 # -- failures -----------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_attempt_leaves_nothing() -> None:
-    """A failed attempt leaves neither sends nor state, and its group waits.
-
-    Delays follow the retry policy, and take no real time.
-    """
+    """A failed attempt leaves neither sends nor state, and its group waits. Delays take no real time."""
 
     async def handle(given: Message) -> None:
         await totals(given)
@@ -216,10 +200,7 @@ def test_batches() -> None:
 
 
 def test_a_crash_before_the_commit() -> None:
-    """A crash before the commit repeats messages and sends, and readers see one copy.
-
-    The dead process reports no lost groups.
-    """
+    """A crash before the commit repeats messages and sends, and readers see one copy. No lost groups are reported."""
     lost: list[object] = []
     bench = HandlerBench(totals, addresses=["ledger"], lost=lost.append)
 
@@ -248,10 +229,7 @@ def test_a_takeover() -> None:
 
 
 def test_a_partition_is_given_away() -> None:
-    """A partition is given away after all is committed, and no message is repeated.
-
-    A coroutine function may take the lost groups.
-    """
+    """A partition is given away after all is committed, and no message is repeated."""
     lost: list[object] = []
 
     async def tell(groups: object) -> None:
@@ -268,10 +246,7 @@ def test_a_partition_is_given_away() -> None:
 
 
 def test_failures_are_counted_on_by_the_next_process() -> None:
-    """The next process continues the count of failures.
-
-    It knows no delay, except that the last attempt comes after the retry time.
-    """
+    """The next process continues the count of failures. It knows of the delays that the last attempt waits for the retry time."""
 
     def handle(_: Message) -> None:
         raise ValueError
@@ -306,15 +281,8 @@ def test_what_is_no_handler_is_refused() -> None:
 
 def test_a_configuration() -> None:
     """The bench uses the headers and topics of a configuration; Ringfence's own topics take no sends."""
-    settings = Settings.model_validate(
-        {
-            "app": {"id": "shop"},
-            "addresses": [
-                {"name": "orders"},
-                {"name": "ledger", "input_topic": "ledger.in", "duplicate_id_from": "header:id"},
-            ],
-        }
-    )
+    ledger = {"name": "ledger", "input_topic": "ledger.in", "duplicate_id_from": "header:id"}
+    settings = Settings.model_validate({"app": {"id": "shop"}, "addresses": [{"name": "orders"}, ledger]})
 
     def handle(given: Message) -> None:
         given.send("ledger.in", given.value)
@@ -331,10 +299,7 @@ def test_a_configuration() -> None:
 
 
 def test_a_bench_ends_with_its_test() -> None:
-    """A bench needs no close: neither a warning nor a waiting thread remains.
-
-    A closed bench can be inspected.
-    """
+    """A bench needs no close: no warning remains. A closed bench can be inspected."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         bench = HandlerBench(totals)

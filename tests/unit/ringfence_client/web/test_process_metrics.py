@@ -1,6 +1,5 @@
 """Standard metrics of a process, as workers, consumers and bridges expose them."""
 
-import logging
 import os
 import resource
 import sys
@@ -11,31 +10,15 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.worker.lanes import Lanes
 from app.bridge.web import BridgeMetrics
-from app.worker.fetch.buffers import Buffers
-from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.metrics import BatchMetrics, LaneMetrics
-from ringfence_client import GroupConsumer
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
-from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.concurrency.broker_watch import BrokerWatch
-from ringfence_kafka.config.load import validate
 from ringfence_kafka.http.server import ProcessMetrics
-
-SETTINGS = validate({"addresses": [{"name": "orders"}]})
-
-
-def _of_a_worker() -> Callable[[], bytes]:
-    cluster = Cluster(SETTINGS.kafka, SETTINGS.app.id)
-    watch = BrokerWatch(cluster.connection.ping, logging.getLogger("ringfence.test"), "")
-    lanes, buffers = Lanes(SETTINGS, cluster), Buffers(SETTINGS.app.buffer_bytes_max)
-    return ProcessMetrics(BatchMetrics(), LaneMetrics(lanes, watch, buffers, FetchInterval(0.025))).text
+from tests.support.consumers.unconnected import unconnected
 
 
 def _of_a_consumer() -> Callable[[], bytes]:
-    consumer = GroupConsumer(SETTINGS, SETTINGS.addresses[0], "billing", print)
+    consumer = unconnected()
     return ConsumerMetrics(consumer, LagMonitor(consumer)).text
 
 
@@ -58,9 +41,9 @@ def _samples(text: str) -> dict[str, tuple[float, dict[str, str]]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="they are read from /proc")
-@pytest.mark.parametrize("exposition", [_of_a_worker, _of_a_consumer, _of_a_bridge])
+@pytest.mark.parametrize("exposition", [_of_a_consumer, _of_a_bridge])
 def test_process(exposition: Callable[[], Callable[[], bytes]]) -> None:
-    """Each process has the six metrics once, without labels, with the kernel's values."""
+    """A process has the six metrics once, without labels, with the kernel's values."""
     read = exposition()
     process = psutil.Process()
     # Threads of earlier tests open and close files: the reading that counts has as many before it as behind it.
