@@ -133,23 +133,7 @@ def test_damaged_envelope(those: list[Part], data: st.DataObject) -> None:
         ]
     value = json.dumps({"parts": written}).encode()
     begin, end = sorted(data.draw(st.tuples(st.integers(0, len(value)), st.integers(0, len(value)))))
-    piece = data.draw(
-        st.sampled_from(
-            [
-                value[begin:end] * 2,
-                b"",
-                b'"',
-                b"\\",
-                b'\\"',
-                b"\\ud800",
-                b"\\udc00",
-                b"null",
-                b"\x01",
-                b'"key": "7", ',
-                b",",
-                b" ",
-            ]
-        )
-    )
+    pieces = [b"", b'"', b"\\", b'\\"', b"\\ud800", b"\\udc00", b"null", b"\x01", b'"key": "7", ', b",", b" "]
+    piece = data.draw(st.sampled_from([value[begin:end] * 2, *pieces]))
     judged(value[:begin] + piece + value[end:])
     judged(value[:begin] + piece + value[begin:])

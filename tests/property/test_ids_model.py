@@ -158,12 +158,8 @@ def test_what_is_there_already_is_passed_over() -> None:
     ids = native.core.Ids(9, 0)
     assert ids.load(Chunk.of(9, _values(0, [b"0", b"1", b"2"])).encoded)
     assert ids.gather(records, 0, 2, ids.last)[:3] == (2, 0, 0)
-    assert ids.gather(records, 2, 100, ids.last) == (
-        6,
-        3,
-        9,
-        Chunk.of(9, [ring_value(index, b"%d" % index, Origin(0, 0, 0)) for index in range(3, 6)]).encoded,
-    )
+    rest = [ring_value(index, b"%d" % index, Origin(0, 0, 0)) for index in range(3, 6)]
+    assert ids.gather(records, 2, 100, ids.last) == (6, 3, 9, Chunk.of(9, rest).encoded)
     assert ids.settle(0, 6)
 
 

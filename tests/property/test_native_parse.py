@@ -86,16 +86,8 @@ def _seen(record: Record) -> Seen:
 
 def by_aiokafka(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int) -> Read | None:
     """Records that aiokafka reads. None = it cannot read the fetch, or not as it is."""
-    records = LenientRecords(
-        TopicPartition("t", 0),
-        PartedRecords(data),
-        list(aborted),
-        begin,
-        None,
-        None,
-        True,
-        level,
-    )
+    batches = PartedRecords(data)
+    records = LenientRecords(TopicPartition("t", 0), batches, list(aborted), begin, None, None, True, level)
     try:
         found = [_seen(record) for record in records]
     except Exception:
@@ -112,10 +104,7 @@ def by_core(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int)
 @settings(max_examples=examples(300))
 @given(fetches(), st.sampled_from([0, COMMITTED]))
 def test_same_records(fetch: tuple[bytes, int, list[tuple[int, int]]], level: int) -> None:
-    """The core reads the same records as aiokafka.
-
-    Keys, values, headers in order, both kinds of time, gaps, all codecs, aborted transactions, markers, stretches without records.
-    """
+    """The core reads the same records as aiokafka, of all codecs, with gaps, aborted transactions, markers and empty stretches."""
     data, begin, aborted = fetch
     core, reference = by_core(data, begin, aborted, level), by_aiokafka(data, begin, aborted, level)
 
@@ -156,10 +145,7 @@ def _is_usual(record: Seen) -> bool:
 @settings(max_examples=examples(400))
 @given(fetches(), st.data())
 def test_damage(fetch: tuple[bytes, int, list[tuple[int, int]]], more: st.DataObject) -> None:
-    """The core reads the same records as aiokafka from damaged bytes, or none at all.
-
-    Bytes are changed, cut off or added, under a checksum that fits or does not.
-    """
+    """The core reads the same records as aiokafka from damaged bytes, or none, under a checksum that fits or does not."""
     data, begin, aborted = fetch
     damaged = bytearray(data)
     for _ in range(more.draw(st.integers(1, 3))):
@@ -190,10 +176,7 @@ def test_slices_and_joins() -> None:
     assert [item.offset for item in both[::2]] == [3, 9, 12]
     assert both[-1].headers == (("h", None),)
     assert [record.offset for record in native_records.since(both, 5)] == [9, 10, 12]
-    assert (
-        native_records.since(both, 13) == native_records.since(both[3:3], 0)
-        or len(native_records.since(both, 13)) == 0
-    )
+    assert len(native_records.since(both, 13)) == 0
     with pytest.raises(IndexError):
         both[5]
 

@@ -213,34 +213,6 @@ def test_what_is_counted() -> None:
     assert (plain.bytes, len(headed), memory.used) == (0, 0, 0)
 
 
-def test_what_waits_makes_room_for_fresh_groups() -> None:
-    """Groups that wait for their next attempt keep their records only as long as nobody else needs the room."""
-    kept = _kept(10)
-    for index in range(10):
-        kept.cache(Fetched(index, b"sick %d" % index))
-        kept.mark_waiting(index, b"sick %d" % index)
-    assert _there(kept, range(10)) == list(range(10))
-
-    for index in range(10, 15):
-        kept.cache(Fetched(index, b"fresh %d" % index))
-
-    assert _there(kept, range(15)) == list(range(5, 15))
-    assert kept.backlog == 0
-    assert kept.is_evicted(0)
-    assert kept.wanted() is None
-
-    kept.recall(5)
-    kept.cache(Fetched(15, b"fresh 15"))
-    assert _there(kept, range(16)) == [5, *range(7, 16)]
-
-    kept.unpark([Fetched(0, b"sick 0")], always=True)
-    assert kept.record(0) is not None
-    assert not kept.is_evicted(0)
-    for index in range(16):
-        kept.drop(index, b"sick %d" % index if index < 10 else b"fresh %d" % index)
-    assert (kept.bytes, len(kept), len(kept.parked)) == (0, 0, 0)
-
-
 def test_waiting_records_give_up_room_that_they_do_not_have() -> None:
     """A message that is read again for its turn, and then waits, keeps no more records in memory than allowed."""
     groups = [b"g%d" % index for index in range(30)]
