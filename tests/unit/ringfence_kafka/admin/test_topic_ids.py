@@ -149,19 +149,6 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         _Brokers(monkeypatch).ask("in")
 
 
-def test_who_was_believed_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The believed broker decides alone that a topic is gone, and which one exists afterwards."""
-    brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A"})
-    brokers.questions._believed = 1
-    seen = []
-    for now in ({"in": "A"}, {}, {"in": "B"}):
-        brokers.known[1] = now
-        seen += brokers.ask("in")
-        assert brokers.asked == [(1, ["in"])]
-
-    assert seen == ["A", GONE, "B"]
-
-
 @pytest.mark.parametrize("late", [{"in": "A"}, {}], ids=["the topic before it", "none"])
 def test_one_that_is_late(late: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that lags behind does not revoke an answer while the believed one is away, until it has caught up."""

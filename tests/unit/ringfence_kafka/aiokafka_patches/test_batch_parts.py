@@ -90,16 +90,6 @@ async def test_a_worker_reads_it_in_parts(buffers: Buffers, codec: str, read: bo
     assert peak < 8 * MIB + len(data)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("begin", [0, 1, 37, 79])
-async def test_from_within(buffers: Buffers, codec: str, begin: int, read: bool) -> None:
-    """A position within a batch yields the records from there on, each once. Earlier ones are not kept."""
-    data = _large(80, 40_000, CODECS[codec]) + _large(2, 8, 0, first=80)
-    found, _ = await _all(buffers, Fetched(data, begin=begin))
-
-    assert [item[0] for item in found] == list(range(begin, 82))
-
-
 async def test_dropped_and_fetched_again(buffers: Buffers, read: bool) -> None:
     """A rewind or a rebalance drops it between two parts. The next fetch begins within the batch: nothing twice, nothing missing."""
     data = _large(60, 100_000, 4)
@@ -232,21 +222,6 @@ async def test_what_the_core_keeps_is_counted(buffers: Buffers) -> None:
 
     assert isinstance(records, RawRecords)
     assert fetch_buffer.sizes(fetched)[TP] > len(data) + 100_000
-
-
-@pytest.mark.skipif(native.core is None, reason=native.spoken)
-@pytest.mark.parametrize("codec", CODECS)
-async def test_a_changelog_in_parts(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restore reads a batch of any size in parts too."""
-    monkeypatch.setattr(native_changelog, "BYTES_AT_ONCE", 100_000)
-    fetched = Fetched(_large(60, 40_000, CODECS[codec]) + _large(3, 8, 0, first=60))
-    found: list[int] = []
-    while (records := native_changelog.take(fetched, TP)) is not None:
-        assert len(records) <= 3
-        found += [record.offset for record in records]
-
-    assert found == list(range(63))
-    assert fetched._records == {}
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)

@@ -2,7 +2,7 @@
 
 import random
 import struct
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from aiokafka import TopicPartition
@@ -12,14 +12,10 @@ from aiokafka.errors import CorruptRecordException
 from ringfence_kafka.aiokafka_patches import batch_parts
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
+from tests.support.records.stored_batches import marker
 from tests.support.records.unusual import GZIP, Latin1, Raw, batch
 
 TP: Final = TopicPartition("t", 0)
-CONTROL: Final = 0x20
-ATTRIBUTES_AT: Final = 21
-RECORDS_AT: Final = 61
-ABORT: Final = b"\x00\x00\x00\x00"
-COMMIT: Final = b"\x00\x00\x00\x01"
 NAMES: Final = (
     (Latin1("größe"), "gr\\xf6\\xdfe"),
     (Latin1("é"), "\\xe9"),
@@ -42,31 +38,26 @@ class Log:
         self.expected: dict[int, list[str]] = {}
         """Offset → header names."""
         self.malformed: set[int] = set()
-        self._open: dict[int, int] = {}
+        began: dict[int, int] = {}
         """Producers with an open transaction that will be aborted → its first offset."""
         self._records(-1, lost=False)
         for _ in range(self.random.randint(0, 30)):
-            self._add(self.random.choice(["plain", "aborted", "marker", "committed"]))
-        for producer in list(self._open):
-            self._marker(producer)
+            producer = self.random.choice([-1, 1, 2, 3])
+            if producer in began and self.random.random() < 0.5:
+                self._abort(producer, began.pop(producer))
+            elif producer in {1, 2}:
+                began.setdefault(producer, self.end)
+                self._records(producer, lost=True)
+            else:
+                self._records(producer, lost=False)
+            if producer == 3:
+                self._put(marker(self.end, producer, abort=False), 1)
+        for producer, first in began.items():
+            self._abort(producer, first)
 
-    def _add(self, kind: str) -> None:
-        if kind == "plain":
-            self._records(-1, lost=False)
-        elif kind == "aborted":
-            producer = self.random.choice([1, 2])
-            self._open.setdefault(producer, self.end)
-            self._records(producer, lost=True)
-        elif kind == "committed":
-            producer = self.random.choice([number for number in (1, 2, 3) if number not in self._open])
-            self._records(producer, lost=False)
-            self._put(batch([Raw(b"", timestamp=1)], 0, True, producer), 1, control=COMMIT)
-        elif self._open:
-            self._marker(self.random.choice(list(self._open)))
-
-    def _marker(self, producer: int) -> None:
-        self.aborted.append((producer, self._open.pop(producer), self.end))
-        self._put(batch([Raw(b"", timestamp=1)], 0, True, producer), 1, control=ABORT)
+    def _abort(self, producer: int, first: int) -> None:
+        self.aborted.append((producer, first, self.end))
+        self._put(marker(self.end, producer, abort=True), 1)
 
     def _records(self, producer: int, *, lost: bool) -> None:
         written = [
@@ -79,25 +70,17 @@ class Log:
                 if any(isinstance(name, Latin1) for name, _ in names):
                     self.malformed.add(offset)
         records = [Raw(b"v", [(name, b"") for name, _ in names], 1) for names in written]
-        self._put(batch(records, self.random.choice([0, GZIP]), producer >= 0, producer), len(records))
+        data = bytes(batch(records, self.random.choice([0, GZIP]), producer >= 0, producer).build())
+        self._put(struct.pack(">q", self.end) + data[8:], len(records))
 
-    def _put(self, builder: Any, count: int, control: bytes = b"") -> None:
-        data = builder.build()
-        if control:
-            data[RECORDS_AT:] = data[RECORDS_AT:].replace(
-                b"\x02g", struct.pack("b", 2 * len(control)) + control
-            )
-            data[8:12] = struct.pack(">i", len(data) - 12)
-            data[RECORDS_AT] += 2 * (len(control) - 1)  # the record's length
-            data[ATTRIBUTES_AT + 1] |= CONTROL
-        data[:8] = struct.pack(">q", self.end)
+    def _put(self, data: bytes, count: int) -> None:
         self.end += count
-        self.batches.append((self.end, bytes(data)))
+        self.batches.append((self.end, data))
 
     def fetch(self, begin: int) -> LenientRecords:
         """Return a broker's answer: batches from the one with ``begin`` on, and the aborted transactions of that range."""
         data = b"".join(data for end, data in self.batches if end > begin)
-        aborted = [(producer, first) for producer, first, marker in self.aborted if marker >= begin]
+        aborted = [(producer, first) for producer, first, end in self.aborted if end >= begin]
         return LenientRecords(TP, PartedRecords(data), aborted, begin, None, None, False, READ_COMMITTED)
 
 
@@ -119,7 +102,7 @@ def test_nothing_is_lost_or_comes_twice(seed: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_logs_hold_what_they_should() -> None:
-    """The test above has met malformed records, aborted and committed ones, and many in one record batch."""
+    """The test above has met malformed records, aborted and committed ones."""
     logs = [Log(seed) for seed in range(200)]
 
     assert sum(len(log.malformed) for log in logs) > 500

@@ -33,6 +33,12 @@ from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 BEARER = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
 SECRET = "s&cret/of+mine"
+CREDENTIALS = {
+    "sasl_oauth_token_url": "https://x",
+    "sasl_oauth_client_id": "ringfence:1",
+    "sasl_oauth_client_secret_env": "OAUTH_SECRET",
+}
+CALLBACK = {"sasl_oauth_callback": "a:b"}
 
 
 @pytest.fixture(autouse=True)
@@ -85,12 +91,7 @@ def _kafka(**keys: Any) -> KafkaSettings:
 
 
 def _credentials(provider: Provider, **keys: Any) -> KafkaSettings:
-    told = {
-        "sasl_oauth_token_url": provider.url,
-        "sasl_oauth_client_id": "ringfence:1",
-        "sasl_oauth_client_secret_env": "OAUTH_SECRET",
-    }
-    return _kafka(**told | keys)
+    return _kafka(**CREDENTIALS | {"sasl_oauth_token_url": provider.url} | keys)
 
 
 def _module(name: str, text: str) -> str:
@@ -193,11 +194,8 @@ async def test_without_a_token_clients_try_again(monkeypatch: pytest.MonkeyPatch
 
 def test_clients_share_tokens(provider: Provider) -> None:
     """A thousand producers need no thousand tokens."""
-    kafka = _credentials(provider)
     for _ in range(3):
-        confluent_options(kafka)
-    again = validate({"kafka": kafka.model_dump()}).kafka
-    confluent_options(again)
+        confluent_options(_credentials(provider))
 
     assert len(provider.asked) == 1
 
@@ -323,14 +321,6 @@ def test_who_cannot_call_it_says_so_first() -> None:
 
 
 # -- settings -----------------------------------------------------------------------------------------------------
-
-
-CREDENTIALS = {
-    "sasl_oauth_token_url": "https://x",
-    "sasl_oauth_client_id": "a",
-    "sasl_oauth_client_secret_env": "OAUTH_SECRET",
-}
-CALLBACK = {"sasl_oauth_callback": "a:b"}
 
 
 @pytest.mark.parametrize(

@@ -67,26 +67,6 @@ async def test_busy_loop_is_shared() -> None:
     assert max(len(run) for run in "".join(seen).split("-")) > 1
 
 
-async def test_rests() -> None:
-    """A computation that nobody waits for takes at most half of the time."""
-    slices = TimeSlices(0.002, 0.002)
-    worked = 0.0
-
-    def measured() -> Generator[None, None, None]:
-        nonlocal worked
-        for _ in range(20):
-            began = time.perf_counter()
-            while time.perf_counter() < began + 0.002:
-                pass
-            worked += time.perf_counter() - began
-            yield
-
-    slices.rest(60.0)
-    began = time.perf_counter()
-    await slices.run(measured())
-    assert time.perf_counter() - began >= 1.9 * worked
-
-
 async def test_cancelled_between_two_slices() -> None:
     """A cancelled computation releases its resources at once, and the next has its turn. So it is after one that failed."""
     seen: list[str] = []

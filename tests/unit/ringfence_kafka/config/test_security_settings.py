@@ -1,5 +1,6 @@
 """Which settings of security are refused: each error names key, value and way out, and no secret."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,25 +10,18 @@ from ringfence_kafka.config.load import load, validate
 from ringfence_kafka.errors import ConfigurationError
 
 SECRET: Final = "hunter2-and-more"
-SASL: Final = {
-    "security_protocol": "SASL_SSL",
+LOGIN: Final = {
     "sasl_mechanism": "PLAIN",
     "sasl_username": "ringfence",
     "sasl_password_env": "RINGFENCE_KAFKA_PASSWORD",
 }
+SASL: Final = LOGIN | {"security_protocol": "SASL_SSL"}
+FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 
 
 @pytest.fixture(autouse=True)
 def _password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RINGFENCE_KAFKA_PASSWORD", SECRET)
-
-
-@pytest.fixture
-def pem(tmp_path: Path) -> str:
-    """Return a file that is there; what it holds is looked at when it is used."""
-    path = tmp_path / "some.pem"
-    path.write_text("")
-    return str(path)
 
 
 def _fault(**kafka: Any) -> str:
@@ -47,7 +41,7 @@ def _fault(**kafka: Any) -> str:
         ("SASL_PLAINTEXT", SASL | {"sasl_mechanism": "SCRAM-SHA-512"}),
         ("SASL_SSL", SASL),
         ("SSL", {}),
-        ("SSL", dict.fromkeys(("ssl_cafile", "ssl_certfile", "ssl_keyfile"), __file__)),
+        ("SSL", dict.fromkeys(FILES, __file__)),
     ],
 )
 def test_complete(protocol: str, keys: dict[str, str]) -> None:
@@ -76,46 +70,25 @@ def test_the_password_is_no_part_of_the_settings() -> None:
 # -- what does not fit together -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("missing", ["sasl_mechanism", "sasl_username", "sasl_password_env"])
-def test_incomplete_login(missing: str) -> None:
-    """A login without one of its three keys is refused."""
-    given = {key: value for key, value in SASL.items() if key != missing}
-    expected = f"kafka: security_protocol = 'SASL_SSL' needs {missing}: add them, or choose another protocol"
-
-    assert _fault(**given) == expected
-
-
-@pytest.mark.parametrize("key", ["sasl_mechanism", "sasl_username", "sasl_password_env"])
-def test_login_that_nobody_asks_for(key: str) -> None:
-    """A login key without SASL is refused, because it would silently do nothing."""
-    expected = f"kafka: {key} = {SASL[key]!r} has no effect with security_protocol = 'SSL': remove it, or set the protocol"
-
-    assert _fault(security_protocol="SSL", **{key: SASL[key]}) == expected
+def _misfits() -> Iterator[tuple[dict[str, str], str]]:
+    plain, tls = SASL | {"security_protocol": "SASL_PLAINTEXT"}, {"security_protocol": "SSL"}
+    no_effect, remedy = "has no effect with security_protocol", "remove it, or set the protocol"
+    for key, value in LOGIN.items():
+        half = {other: text for other, text in SASL.items() if other != key}
+        yield half, f"security_protocol = 'SASL_SSL' needs {key}: add them, or choose another protocol"
+        yield tls | {key: value}, f"{key} = {value!r} {no_effect} = 'SSL': {remedy}"
+    for key in FILES:
+        yield plain | {key: __file__}, f"{key} = {__file__!r} {no_effect} = 'SASL_PLAINTEXT': {remedy}"
+    for key, other in (FILES[1:], FILES[:0:-1]):
+        yield tls | {key: __file__}, f"{key} = {__file__!r} needs {other}: set both or neither"
+    for file, fault in (("/nowhere/ca.pem", "no such file"), ("/dev/null", "not a regular file")):
+        yield tls | {"ssl_cafile": file}, f"ssl_cafile = {file!r}: {fault}: name a PEM file"
 
 
-@pytest.mark.parametrize("key", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
-def test_certificates_without_tls(key: str, pem: str) -> None:
-    """A certificate without TLS is refused, because it would only pretend to protect."""
-    expected = f"kafka: {key} = {pem!r} has no effect with security_protocol = 'SASL_PLAINTEXT': "
-
-    assert _fault(**SASL | {"security_protocol": "SASL_PLAINTEXT", key: pem}).startswith(expected)
-
-
-@pytest.mark.parametrize(("key", "other"), [("ssl_certfile", "ssl_keyfile"), ("ssl_keyfile", "ssl_certfile")])
-def test_half_a_client_certificate(key: str, other: str, pem: str) -> None:
-    """A certificate without its key, or a key without its certificate, is refused."""
-    expected = f"kafka: {key} = {pem!r} needs {other}: set both or neither"
-
-    assert _fault(security_protocol="SSL", **{key: pem}) == expected
-
-
-def test_file_that_is_not_there() -> None:
-    """A file that does not exist is named with its key."""
-    expected = "kafka: ssl_cafile = '/nowhere/ca.pem': no such file: name a PEM file"
-    nothing = "kafka: ssl_cafile = '/dev/null': not a regular file: name a PEM file"
-
-    assert _fault(security_protocol="SSL", ssl_cafile="/nowhere/ca.pem") == expected
-    assert _fault(security_protocol="SSL", ssl_cafile="/dev/null") == nothing
+@pytest.mark.parametrize(("keys", "expected"), _misfits())
+def test_what_does_not_fit_together(keys: dict[str, str], expected: str) -> None:
+    """Half a login or certificate is refused, and so is one without effect, because it would only pretend to protect."""
+    assert _fault(**keys) == f"kafka: {expected}"
 
 
 # -- secrets ------------------------------------------------------------------------------------------------
