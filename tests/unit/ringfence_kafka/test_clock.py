@@ -9,10 +9,7 @@ from ringfence_kafka import clock
 
 
 def test_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is Linux's boot time, which includes sleep of the machine. Other systems have no clock by that name.
-
-    Python and asyncio use another clock, which does not include sleep.
-    """
+    """The clock is Linux's boot time, which includes sleep of the machine. Other systems have none by that name."""
     clocks = {time.CLOCK_BOOTTIME: 42.0, time.CLOCK_MONOTONIC: 17.0}
     linux = SimpleNamespace(CLOCK_BOOTTIME=time.CLOCK_BOOTTIME, clock_gettime=clocks.__getitem__)
     monkeypatch.setattr(clock, "time", linux)

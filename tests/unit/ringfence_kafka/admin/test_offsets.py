@@ -83,10 +83,7 @@ async def test_one_question_a_broker(client: Client) -> None:
 
 
 async def test_only_those_again_that_had_no_answer(client: Client) -> None:
-    """Only partitions without an answer are asked for again: a moved one, and those of a broker that was away.
-
-    Metadata is requested as for one question.
-    """
+    """Only partitions without an answer are asked for again: a moved one, and those of a broker that was away."""
     client.codes[1] = [NotLeaderForPartitionError.errno]
     client.away = [1]
     found = await _reader(client).known_starts(PARTITIONS, LIMIT_S)

@@ -104,10 +104,7 @@ UNSURE = "KafkaConnectionError"
 
 @pytest.mark.parametrize("away", [set(), {2}], ids=["all there", "one away"])
 def test_a_topic_that_was_just_made(away: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that only one broker knows yet is found.
-
-    Topics that the first broker knows are not asked for again, and the broker that knows more is believed from then on.
-    """
+    """A topic that only one broker knows yet is found, and that broker is believed from then on."""
     brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A", "out": "B"})
     brokers.questions._believed = 1
     brokers.away = away

@@ -53,10 +53,7 @@ def buffers() -> Buffers:
 
 
 async def _all(buffers: Buffers, fetched: Fetched) -> tuple[list[Any], int]:
-    """Return the records, batch by batch, and the most bytes that were counted.
-
-    Each batch is freed before the next; records have the length of their value.
-    """
+    """Return the records, batch by batch, and the most bytes that were counted. Records have the length of their value."""
     found, most = [], 0
     while TP in fetched._records:
         records, held = await buffers.read(fetched, TP)
@@ -108,10 +105,7 @@ async def test_dropped_and_fetched_again(buffers: Buffers, read: bool) -> None:
 
 
 async def test_aborted_and_control(buffers: Buffers, read: bool) -> None:
-    """A large aborted batch is not decompressed, and the batch behind it is read.
-
-    The position passes both and their markers.
-    """
+    """A large aborted batch is not decompressed; the position passes it, the batch behind it and their markers."""
     lost = stored([Stored(n, value=b"lost" * 100_000) for n in range(20)], 4, 7, TRANSACTIONAL)
     kept = stored([Stored(n, value=b"kept" * 100_000) for n in range(21, 41)], 4, 8, TRANSACTIONAL)
     data = lost + marker(20, 7, abort=True) + kept + marker(41, 8, abort=False)
@@ -125,10 +119,7 @@ async def test_aborted_and_control(buffers: Buffers, read: bool) -> None:
 async def test_a_record_that_no_memory_is_for(
     buffers: Buffers, read: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record too large for memory is read in pieces, counts as malformed, and is replaced by sizes and digests.
-
-    Its neighbours come as usual.
-    """
+    """A record too large for memory is malformed, with sizes and digests in its place. Its neighbours come as usual."""
     monkeypatch.setattr(LenientRecords, "record_bytes_max", 3 * MIB)
     large = b"v" * 5 * MIB
     records = [
@@ -261,10 +252,7 @@ async def test_what_the_core_leaves_in_the_middle(
 
 
 async def test_who_asks_for_all_gets_a_part() -> None:
-    """A reader that asks for all records gets a part, as ``getmany`` without a number would return a whole batch.
-
-    Headers alone count too, because their objects are large.
-    """
+    """A reader that asks for all records gets a part. Headers alone count too, because their objects are large."""
     large = Fetched(_large(60, 100_000, 4))._records[TP]
     counts = []
     while large.has_more():

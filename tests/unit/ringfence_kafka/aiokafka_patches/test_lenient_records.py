@@ -86,10 +86,7 @@ class Log:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_nothing_is_lost_or_comes_twice(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All committed records come once and in order from any offset, in parts of batches of any size.
-
-    Exactly those with malformed names are marked.
-    """
+    """All committed records come once and in order from any offset; exactly those with malformed names are marked."""
     monkeypatch.setattr(batch_parts, "PART_BYTES", 10 * seed)
     log = Log(seed)
     begin = log.random.randint(0, log.end - 1)

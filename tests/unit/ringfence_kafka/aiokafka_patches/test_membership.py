@@ -4,10 +4,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import GroupLoadInProgressError, KafkaConnectionError, UnknownMemberIdError
+from aiokafka.errors import (
+    GroupLoadInProgressError,
+    KafkaConnectionError,
+    KafkaError,
+    UnknownMemberIdError,
+    for_code,
+)
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 
+from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.aiokafka_patches import membership
+from ringfence_kafka.errors import named
 
 JOIN = JoinGroupRequest("group", 1, 1, "member", "", "consumer", [])
 
@@ -38,10 +46,7 @@ def _rejoining(*answers: int | Exception) -> Coordinator:
 
 
 async def test_goes_on_until_the_group_shares_out() -> None:
-    """A member keeps its partitions until the answer, and gives them up before it acts on the answer.
-
-    Answers to heartbeats, which a lane requests meanwhile, do not take partitions away.
-    """
+    """A member keeps its partitions until the answer to its join, whatever heartbeats are answered meanwhile."""
     coordinator = _rejoining(0, 0)
     await coordinator._on_join_prepare("what was had")
     await coordinator._send_req(HeartbeatRequest("group", 1, "member"))
@@ -68,10 +73,7 @@ async def test_goes_on_while_the_coordinator_cannot_say() -> None:
 
 
 async def test_no_member_any_more() -> None:
-    """A removed member gives its partitions up at once, because others may have them.
-
-    It may learn that from the answer or have known it.
-    """
+    """A removed member gives its partitions up at once, whether it learns that from the answer or has known it."""
     told = _rejoining(UnknownMemberIdError.errno)
     await told._on_join_prepare("all")
     await told._send_req(JOIN)
@@ -81,3 +83,12 @@ async def test_no_member_any_more() -> None:
 
     assert told.did == ["asked", "revoke all"]
     assert knew.did == ["revoke all"]
+
+
+def test_a_full_group_names_the_setting() -> None:
+    """The client logs the class of an error that it does not handle, and raises its representation."""
+    aiokafka_patches.install()
+    refusal = for_code(81)()
+
+    assert isinstance(refusal, membership.GroupMaxSizeReachedError)
+    assert "group.max.size" in named(KafkaError(repr(refusal)))

@@ -77,19 +77,6 @@ async def test_refused_in_part() -> None:
             await asyncio.wait_for(future, 1)
 
 
-async def test_added_one_by_one() -> None:
-    """Batches of added partitions go out; those of partitions without an answer yet wait."""
-    sender = Sender()
-    await sender.way.begin()
-    await sender.add(OUT)
-    await sender.add(LOG)
-    sender.manager.partition_added(LOG)
-    first = sender.sent()
-    sender.manager.partition_added(OUT)
-
-    assert (first, sender.sent()) == ([LOG], [OUT])
-
-
 async def test_sent_again_after_its_transaction() -> None:
     """A batch that is to be sent again, of a transaction that has ended, is not sent in the next."""
     sender = Sender()

@@ -259,10 +259,7 @@ def test_the_certificate_of_a_provider(
     ],
 )  # fmt: skip
 def test_a_provider_that_gives_none(provider: Provider, status: int, answer: object, complaint: str) -> None:
-    """A provider without a token is an error, whatever it answers instead.
-
-    A refusal names the ID and the place of the secret, and not the secret. A server error does not blame them.
-    """
+    """A refusal names the ID and the place of the secret, and not the secret. A server error does not blame them."""
     provider.status, provider.answer = status, answer
 
     with pytest.raises(PrerequisiteError) as caught:

@@ -16,10 +16,7 @@ Asked = Callable[..., Awaitable[tuple[list[bool], list[str]]]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Asked:
-    """Run a watch over questions with these endings.
-
-    Returns its state before each question, and its log lines.
-    """
+    """Run a watch over questions with these endings. Returns its state before each question, and its log lines."""
     monkeypatch.setattr(broker_watch, "INTERVAL_S", 0.0)
 
     async def run(
@@ -58,10 +55,7 @@ async def test_away_and_back(asked: Asked) -> None:
 
 
 async def test_a_connection_that_was_closed(asked: Asked) -> None:
-    """A closed connection counts as absence only if the next one is closed too.
-
-    An absent broker is not asked twice.
-    """
+    """A closed connection counts as absence only if the next one is closed too. An absent broker is not asked twice."""
     closed = KafkaConnectionError("closed")
     seen, said = await asked(None, closed, None, closed, closed, closed, None)
 

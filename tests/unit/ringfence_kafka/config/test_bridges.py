@@ -105,10 +105,7 @@ def test_quarantine_of_another(tables: dict[str, Any], said: str) -> None:
 
 
 def test_added_header_that_is_an_id() -> None:
-    """An added header that serves as ID is refused, because all messages but one would be lost.
-
-    A bridge may add a part of an ID, as the source of its events: the other parts tell messages apart.
-    """
+    """An added header must not serve as ID, because all messages but one would be lost. It may be a part of one."""
     named = {"addresses": [{"name": "orders", "duplicate_id_from": "header:id"}]}
     in_parts = {"addresses": [{"name": "orders", "duplicate_id_from": ["header:ce_source", "header:ce_id"]}]}
     default = {"addresses": [{"name": "orders"}]}
@@ -119,10 +116,7 @@ def test_added_header_that_is_an_id() -> None:
 
 
 def test_one_cluster_for_two_members() -> None:
-    """Two members may share a cluster if each group has one member, as a stand-in for a lost one.
-
-    Otherwise it would get everything twice.
-    """
+    """Two members may share a cluster if each group has one member. Otherwise it would get everything twice."""
     members = [{"name": "berlin"}, {"name": "paris", "bootstrap_servers": "127.0.0.1:9092"}]
     found = plans(validate(_connection(members=members, load_balancing="strict", addresses=["orders-a"])))
 
@@ -167,10 +161,7 @@ def test_faulty_connection(keys: dict[str, Any], said: str) -> None:
 
 
 def test_connection_names() -> None:
-    """Patterns stand for the addresses that are configured, a plain name for itself.
-
-    A strict connection includes this member, which may own groups too.
-    """
+    """Patterns stand for the addresses that are configured. A strict connection includes this member."""
     (connection,) = validate(_connection(addresses=["orders-*", "returns"])).cluster_connections
     (strict,) = validate(_connection(load_balancing="strict")).cluster_connections
 

@@ -131,10 +131,7 @@ def test_positions_when_a_chain_is_made_or_broken(
 
 
 def test_a_topic_of_two_addresses_is_checked_for_both() -> None:
-    """A topic shared by two addresses is checked for both.
-
-    Records deleted by compaction are missing in the first one's accepted topic and in the second one's input.
-    """
+    """Records deleted by compaction are missing in the one's accepted topic and in the other's input."""
     settings = _chained(("a", ""), ("b", "a"))
     topics = {
         name: TopicDescription(name, 4, {"cleanup.policy": "compact" if "changelog" in name else "delete"})

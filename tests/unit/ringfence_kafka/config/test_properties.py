@@ -210,10 +210,7 @@ def test_no_such_file() -> None:
 
 
 def test_the_command_line_comes_first(tmp_path: Path) -> None:
-    """The option --bootstrap-server takes precedence over -X, that over the environment, and that over the file.
-
-    Properties of both are combined.
-    """
+    """The option --bootstrap-server takes precedence over -X, that over the environment, and that over the file."""
     text = '[kafka]\nbootstrap_servers = "file:1"\n[kafka.properties]\n"request.timeout.ms" = "8"\n"bootstrap.servers" = "file:1"\n'
     over = Connection("flag:1", None, {"bootstrap.servers": "x:1", "retry.backoff.ms": "9"})
 
@@ -226,10 +223,7 @@ def test_the_command_line_comes_first(tmp_path: Path) -> None:
 def test_a_command_config_of_the_command_line_is_alone(
     tmp_path: Path, command_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command config on the command line replaces the login of [kafka].
-
-    The bootstrap servers of [kafka] stay unless the file names others.
-    """
+    """A command config on the command line replaces the login of [kafka], and its servers only if it names others."""
     monkeypatch.setenv("OTHER", "x")
     text = (
         '[kafka]\nbootstrap_servers = "file:1"\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "other"\n'

@@ -45,10 +45,7 @@ def _fault(**kafka: Any) -> str:
     ],
 )
 def test_complete(protocol: str, keys: dict[str, str]) -> None:
-    """A login is complete with mechanism, name and variable; over TLS the system's authorities are enough.
-
-    A client certificate comes with its key.
-    """
+    """A login is complete with mechanism, name and variable, a certificate with its key; TLS alone needs no file."""
     kafka = validate({"kafka": keys | {"security_protocol": protocol}}).kafka
 
     assert kafka.uses_sasl == protocol.startswith("SASL")
@@ -85,7 +82,7 @@ def _misfits() -> Iterator[tuple[dict[str, str], str]]:
         yield tls | {"ssl_cafile": file}, f"ssl_cafile = {file!r}: {fault}: name a PEM file"
 
 
-@pytest.mark.parametrize(("keys", "expected"), _misfits())
+@pytest.mark.parametrize(("keys", "expected"), list(_misfits()))
 def test_what_does_not_fit_together(keys: dict[str, str], expected: str) -> None:
     """Half a login or certificate is refused, and so is one without effect, because it would only pretend to protect."""
     assert _fault(**keys) == f"kafka: {expected}"

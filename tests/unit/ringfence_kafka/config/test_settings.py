@@ -184,6 +184,20 @@ def test_bootstrap_servers(servers: str) -> None:
 
 
 FORMS = "must be 'header', 'key', 'value', 'header:NAME', 'value:/json/pointer', or a list of these without 'header'"
+BAD_FORMS: list[tuple[Any, str]] = [
+    ("body", FORMS),
+    (["key", 3], FORMS),
+    (
+        [f"header:{number}" for number in range(9)],
+        "a list has 1 to 8 forms: name those that are unique together",
+    ),
+    (["header", "key"], "'header' cannot be in a list: name each header, as in 'header:ce_id'"),
+    (["key", "header:a", "key"], "'key' occurs twice: remove one of them"),
+    ("header:", "'header:' names no header: write the name behind the colon, as in 'header:ce_id'"),
+    ("header:_RF_A", "'_RF_A' begins with _RF_, which Ringfence itself writes"),
+    ("value:id", "'value:id': a JSON pointer begins with /, as in 'value:/order/id'"),
+    ("value:/a~2b", "'value:/a~2b': in a JSON pointer ~0 stands for ~ and ~1 for /; escape the ~"),
+]
 ID_COUNT = "0 to 2,147,483,647 IDs"
 
 
@@ -222,35 +236,7 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
         ("reconcile.ring_confidence", 99.9, "must be more than 0, up to 1"),
         ("id_max_age", float("nan"), "must be a finite number, 0 or more seconds"),
         # values that a key does not take
-        ("duplicate_id_from", "body", FORMS),
-        ("duplicate_id_from", ["key", 3], FORMS),
-        (
-            "duplicate_id_from",
-            [f"header:{number}" for number in range(9)],
-            "a list has 1 to 8 forms: name those that are unique together",
-        ),
-        (
-            "duplicate_id_from",
-            ["header", "key"],
-            "'header' cannot be in a list: name each header, as in 'header:ce_id'",
-        ),
-        ("duplicate_id_from", ["key", "header:a", "key"], "'key' occurs twice: remove one of them"),
-        (
-            "duplicate_id_from",
-            "header:",
-            "'header:' names no header: write the name behind the colon, as in 'header:ce_id'",
-        ),
-        ("duplicate_id_from", "header:_RF_A", "'_RF_A' begins with _RF_, which Ringfence itself writes"),
-        (
-            "duplicate_id_from",
-            "value:id",
-            "'value:id': a JSON pointer begins with /, as in 'value:/order/id'",
-        ),
-        (
-            "duplicate_id_from",
-            "value:/a~2b",
-            "'value:/a~2b': in a JSON pointer ~0 stands for ~ and ~1 for /; escape the ~",
-        ),
+        *(("duplicate_id_from", form, expected) for form, expected in BAD_FORMS),
         ("duplicates", "keep", "must be 'drop' or 'divert'"),
         ("duplicates", True, "must be 'drop' or 'divert'"),
         (
@@ -262,10 +248,7 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
     ],
 )
 def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
-    """The error for one key names the key, its value and its valid values.
-
-    A key without a table belongs to the address ``orders`` here.
-    """
+    """The error names the key, its value and the valid ones. A key without a table belongs to the address ``orders``."""
     section, _, name = key.partition(".")
     if name:
         assert _fault({section: {name: value}}) == f"settings: {key} = {value!r}: {expected}"
@@ -565,10 +548,7 @@ def test_fault_of_the_defaults_is_told_once() -> None:
     ],
 )
 def test_no_file_that_can_be_read(file: Path, content: bytes | str | None, expected: str) -> None:
-    """A missing or unreadable file is an error, and defaults do not replace it.
-
-    A folder does not count as a file, and TOML is UTF-8.
-    """
+    """A missing or unreadable file, or a folder, is an error, and defaults do not replace it. TOML is UTF-8."""
     if isinstance(content, bytes):
         file.write_bytes(content)
     elif content is not None:
@@ -611,10 +591,7 @@ def test_environment_sets_a_key(
 
 
 def test_environment_over_the_file(file: Path) -> None:
-    """The environment takes precedence over the file, whose other keys stay.
-
-    A default from the environment reaches the addresses, and an entry of the file still overrides it.
-    """
+    """The environment overrides the file's keys and defaults, and an entry of the file still overrides a default."""
     file.write_text(
         '[app]\nid = "file"\nweb_port = 1\n'
         '[[addresses]]\nname = "orders"\n[[addresses]]\nname = "returns"\nid_cache_size = 9\n'

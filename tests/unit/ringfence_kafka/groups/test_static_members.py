@@ -28,10 +28,7 @@ def _metadata(*topics: str) -> bytes:
 
 
 async def test_heartbeats_have_the_name() -> None:
-    """Heartbeats carry the member's name, by which the broker detects another holder.
-
-    All other requests are sent unchanged. A fenced member is notified, whichever answer reveals it.
-    """
+    """Heartbeats alone carry the member's name. A fenced member is notified, whichever answer reveals it."""
     sent: list[Any] = []
     answer = SimpleNamespace(error_code=0)
     fenced: list[bool] = []
@@ -100,10 +97,7 @@ class Admin:
 async def test_a_predecessor_with_other_topics_leaves(
     name: str | None, topics: tuple[str, ...], outdated: bool
 ) -> None:
-    """A predecessor with other topics is removed. Without that, its partitions would pass on unchanged.
-
-    Other members stay.
-    """
+    """A predecessor with other topics is removed, as its partitions would pass on unchanged. Other members stay."""
     admin = Admin(("orders-9", _metadata("z")), (name, _metadata(*topics)))
 
     assert await admin.forget("a", "b") is outdated
@@ -116,10 +110,7 @@ async def test_a_predecessor_with_other_topics_leaves(
 async def test_while_the_group_rebalances(
     monkeypatch: pytest.MonkeyPatch, then: list[tuple[str, ...] | None], outdated: bool
 ) -> None:
-    """A rebalancing group is asked until it reports what its members read.
-
-    A member thrown out by the rebalance reads nothing.
-    """
+    """A rebalancing group is asked until it reports what its members read. One that was thrown out reads nothing."""
     admin = Admin(("orders-0", b""))
     answers = iter(then)
 
@@ -144,10 +135,7 @@ async def test_a_group_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_gone_by_itself_or_refused() -> None:
-    """A predecessor whose session ends during the question is gone, as it should be.
-
-    A refused removal raises an error, because lanes of an added address would have no worker.
-    """
+    """A predecessor may be gone by then. A refusal raises, because lanes of an added address would have no worker."""
     assert await Admin(("orders-0", _metadata("z")), refused=UnknownMemberIdError.errno).forget("a")
     with pytest.raises(KafkaError, match="orders-0"):
         await Admin(("orders-0", _metadata("z")), refused=FencedInstanceIdError.errno).forget("a")

@@ -85,10 +85,7 @@ def _watch(group: _Group, member_id: list[str]) -> GroupWatch:
 
 
 async def test_a_new_membership_is_a_new_beginning() -> None:
-    """The group may have been empty in between, and an operator may have set offsets then.
-
-    A hundred partitions cause one question, because a worker opens its lanes at one moment.
-    """
+    """The group may have been empty in between. Many partitions of one membership cause one question."""
     group, member_id = _Group(offset=Committed(5, "")), ["one"]
     watch = _watch(group, member_id)
     await watch.refresh()

@@ -146,10 +146,7 @@ def test_sessions_end() -> None:
 async def test_without_a_token_changes_are_checked_all_the_same(
     method: str, headers: dict[str, str], status: int
 ) -> None:
-    """A change from a page of another origin is refused without a token too; one from the command line is not.
-
-    Reading is open.
-    """
+    """A change from a page of another origin is refused without a token too. Reading is open."""
     headers = {"Content-Type": "application/json"} | headers
     async with (
         _served(HttpAuth(names=frozenset({"orders.example"}))) as (base, asking),

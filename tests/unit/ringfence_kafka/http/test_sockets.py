@@ -25,10 +25,7 @@ def _has_ipv6() -> bool:
 @pytest.mark.skipif(not _has_ipv6(), reason="no IPv6 on this machine")
 @pytest.mark.parametrize(("host", "asked"), [("::1", "[::1]"), ("::", "[::1]"), ("::", "127.0.0.1")])
 async def test_ipv6(host: str, asked: str) -> None:
-    """A server listens on IPv6 as on IPv4, and on both with ``::``.
-
-    The announced URL has the brackets that it needs.
-    """
+    """A server listens on IPv6 as on IPv4, and on both with ``::``. The announced URL has the brackets that it needs."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="here")

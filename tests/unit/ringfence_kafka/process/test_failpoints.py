@@ -103,10 +103,7 @@ def test_environment_cannot_be_read(monkeypatch: pytest.MonkeyPatch, setting: st
 async def test_at_the_nth(
     monkeypatch: pytest.MonkeyPatch, kills: list[tuple[int, int]], action: str, number: int
 ) -> None:
-    """The process is killed or frozen when a lane reaches the point for the nth time, not before and not again.
-
-    Under ``*`` each lane counts its own arrivals.
-    """
+    """The process is killed or frozen at the nth arrival, and not again. Under ``*`` each lane counts its own."""
     monkeypatch.setenv(
         "RINGFENCE_FAILPOINTS", f"after-commit:orders-0={action}@3, before-commit:*={action}@2"
     )

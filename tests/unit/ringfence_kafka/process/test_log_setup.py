@@ -106,10 +106,7 @@ def test_json(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_level(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log level applies to Ringfence, and is info by default; libraries log only warnings.
-
-    The command line takes precedence over the environment.
-    """
+    """The level applies to Ringfence; libraries log only warnings. The command line overrides the environment."""
     log = logging.getLogger("ringfence.lane")
     _configured()
     log.info("lane %s", "orders-0")

@@ -32,10 +32,7 @@ def lines() -> list[str]:
 
 
 def test_a_line_a_step(lines: list[str], clock: _Clock) -> None:
-    """Each step has a line with its counts and its own time, and the next step ends the one before.
-
-    A step's own counts take precedence over counts of tasks. No line is written between two steps.
-    """
+    """Each step has a line with its own counts, or those of tasks, and its time. Between steps there is none."""
     steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
     steps.begin("reading orders")
     steps.count("300,000 messages")

@@ -22,10 +22,7 @@ from ringfence_kafka.producer.outgoing import name_topics, refusing_topics
     ],
 )
 def test_refusing_topics(error: KafkaError, refusing: set[str]) -> None:
-    """A topic that refuses a fenced producer still takes records of others.
-
-    Aiokafka fails all batches of a transaction if one topic may not be written; only that topic refuses.
-    """
+    """A topic that refuses a fenced producer still takes records of others; a missing right is one topic's."""
     name_topics(error, ["billed", "progress"])
 
     assert refusing_topics(error) == refusing

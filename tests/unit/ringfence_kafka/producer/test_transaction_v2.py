@@ -140,11 +140,7 @@ class Bench:
 
 
 async def test_three_requests() -> None:
-    """A transaction sends records, offsets and the end.
-
-    The first two share a connection if one broker takes both. Offsets follow the records of other brokers, because they
-    would disturb each other at the coordinator.
-    """
+    """A transaction sends records, offsets and the end. Offsets follow the records of other brokers."""
     bench, other = Bench(), Bench()
     bases, _ = await bench.write(("orders", 0), ("log", 0))
     await bench.way.commit()
@@ -183,10 +179,7 @@ async def test_batches_of_one_partition_follow_one_another() -> None:
 
 
 async def test_each_transaction_has_an_epoch_of_its_own() -> None:
-    """Each transaction has its own epoch, which the coordinator names at the end of the last one.
-
-    The numbers of batches begin at 0 again. After 32,767 epochs another producer ID follows.
-    """
+    """The coordinator names the epoch at the end of the last one, or another ID. Numbers of batches begin at 0 again."""
     bench = Bench()
     states = []
     for end in (bench.way.commit, bench.way.abort, bench.way.commit):
@@ -203,10 +196,7 @@ async def test_each_transaction_has_an_epoch_of_its_own() -> None:
 async def test_the_markers_of_one_are_written_before_the_next(
     pause_s: float, waited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A transaction that begins before the last one's markers are written is refused, and waits longer.
-
-    A later one need not wait.
-    """
+    """A transaction that begins before the last one's markers are written waits. A later one need not."""
     now, slept, sleep = 100.0, 0.0, asyncio.sleep
 
     async def passing(seconds: float) -> None:
@@ -260,10 +250,7 @@ async def test_momentary_troubles_are_waited_out(key: int, trouble: Any) -> None
 async def test_what_lasts_is_said_once(
     key: int, troubles: list[Any], line: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A lasting error is logged once, with the reason why a lane is paused, and not at each attempt.
-
-    A closed connection is logged only the second time in a row, because brokers end sessions at the next request.
-    """
+    """A lasting error is logged once; a closed connection only the second time in a row, as brokers end sessions."""
     bench = Bench()
     bench.broker.answers[key] += troubles
     await bench.write(("orders", 0))
@@ -400,10 +387,7 @@ def test_requests_as_the_protocol_has_them() -> None:
 
 
 def test_header() -> None:
-    """A request header of version 2 has key, version, number and client, and no tags.
-
-    A connection to a broker without version 5 of the request refuses to send it.
-    """
+    """A header of version 2 has key, version, number and client. A broker without version 5 does not get the request."""
     question = transaction_v2_requests.end("tx", Producer(1, 2), commit=False)
 
     assert question.build_request_header(3, "me").encode() == _bytes("001a 0005 00000003 0002", b"me", "00")
