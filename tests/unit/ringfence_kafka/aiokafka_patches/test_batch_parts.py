@@ -3,7 +3,6 @@
 import gzip
 import json
 import tracemalloc
-from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -23,7 +22,6 @@ from tests.unit.app.worker.fetch.test_raw_fetch import TP, Fetched
 
 MIB: Final = 2**20
 CODECS: Final = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-Read = Callable[[Fetched], Sequence[Any]]
 
 
 def _large(count: int, size: int, codec: int, first: int = 0) -> bytes:
@@ -140,9 +138,7 @@ async def test_a_record_that_no_memory_is_for(
 
     assert sorted(found) == [700, 701, 702, 703, 704]
     assert sorted(parsed.malformed) == [701, 702, 703]
-
     digests = [json.loads(text) for text in (found[701][1], found[702][0])]
-
     assert digests[0] == {"bytes": len(large), "blake2b_256": blake2b(large, digest_size=32).hexdigest()}
     assert digests[1]["bytes"] == 4 * MIB
     assert (found[701][0], found[701][2]) == (b"k", [("h", b"x")])
@@ -192,8 +188,8 @@ def test_a_length_that_none_has() -> None:
             plain.next(10, 1)
 
 
-async def test_what_is_kept_is_counted() -> None:
-    """The window and the decompressed bytes beyond a part count as fetched between two parts."""
+async def test_what_is_kept_is_counted(buffers: Buffers) -> None:
+    """The window and the decompressed bytes beyond a part count as fetched between two parts. So do bytes that the core keeps."""
     data = _large(20, 100_000, 4)
     fetched = Fetched(data)
     parsed = fetched._records[TP]._partition_records
@@ -202,17 +198,12 @@ async def test_what_is_kept_is_counted() -> None:
 
     assert fetch_buffer.sizes(fetched)[TP] > len(data) + 2 * batch_parts.PART_BYTES // 2
     assert fetch_buffer.sizes(fetched)[TP] < len(data) + 8 * MIB
-
-
-@pytest.mark.skipif(native.core is None, reason=native.spoken)
-async def test_what_the_core_keeps_is_counted(buffers: Buffers) -> None:
-    """The bytes that the core keeps of a batch count as fetched too."""
-    data = _large(80, 100_000, 4)
-    fetched = Fetched(data)
-    records, _ = await buffers.read(fetched, TP)
-
-    assert isinstance(records, RawRecords)
-    assert fetch_buffer.sizes(fetched)[TP] > len(data) + 100_000
+    if native.core is not None:
+        fetched = Fetched(_large(80, 100_000, 4))
+        size = fetch_buffer.sizes(fetched)[TP]
+        records, _ = await buffers.read(fetched, TP)
+        assert isinstance(records, RawRecords)
+        assert fetch_buffer.sizes(fetched)[TP] > size + 100_000
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)

@@ -75,7 +75,6 @@ async def test_a_connection_that_was_closed(asked: Asked) -> None:
         (OSError("gone"), ConfigurationError("no such key"), ["no such key"]),
         (OSError("gone"), TimeoutError(), []),
     ],
-    ids=["denied", "nobody there", "silent", "no way to ask", "silent then"],
 )
 async def test_why_it_lets_nobody_in(
     asked: Asked, ending: Exception, found: Exception | None, said: list[str]

@@ -80,13 +80,6 @@ def test_each_client_gets_what_it_knows() -> None:
     assert set(client_properties.ignored_properties(kafka)) == of_others
 
 
-def test_keys_by_kafkas_names() -> None:
-    """A property that equals a key of [kafka] sets that key."""
-    kafka = _kafka(properties={"bootstrap.servers": "k:1", "security.protocol": "SSL"})
-
-    assert (kafka.bootstrap_servers, kafka.security_protocol, kafka.properties) == ("k:1", "SSL", {})
-
-
 def test_a_command_config_says_how_to_get_in(command_config: Path) -> None:
     """A command config in Java's notation gives login and password, and the password stays in the file."""
     kafka = _kafka(command_config=str(command_config))

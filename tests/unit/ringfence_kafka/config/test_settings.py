@@ -11,7 +11,6 @@ from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.protocol import wire_names
 
 SHIPPED = Path(__file__).parents[4] / "conf" / "ringfence.toml"
-ORDERS = '[[addresses]]\nname = "orders"\n'
 
 
 @pytest.fixture
@@ -57,29 +56,6 @@ def test_topics_of_an_address() -> None:
     assert dropping.topics("rf") == own | internal
     assert diverting.topics("rf") == own | internal | {"duplicates topic": "orders.duplicates"}
     assert renamed.topics("rf") == internal | {key.replace("_", " "): topic for key, topic in names.items()}
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("id_max_age", 0.5),
-        ("persist_id_cache", False),
-        ("duplicate_id_from", "value:/"),
-        ("duplicates", "divert"),
-        ("group_header", "X"),
-    ],
-)
-@pytest.mark.parametrize("section", ["address_defaults", "addresses", "pattern"])
-def test_values_other_than_the_default(section: str, key: str, value: Any) -> None:
-    """A key applies to the address from its own entry, from the defaults or from a pattern."""
-    data = {
-        "address_defaults": {"address_defaults": {key: value}} | _orders(),
-        "addresses": _orders(**{key: value}),
-        "pattern": {"addresses": [{"name": "orders"}, {"name": "ord*", key: value}]},
-    }[section]
-    (address,) = validate(data).addresses
-
-    assert getattr(address, key) == value
 
 
 # -- patterns ---------------------------------------------------------------------------------------------------
@@ -148,21 +124,18 @@ def test_later_of_equal_patterns_wins() -> None:
     assert _sizes({"name": "orders-1"}, second, first) == {"orders-1": 2}
 
 
-def test_instance_name() -> None:
-    """The state folder is named after the instance, or after host and web port; both are stable over restarts."""
-    named = validate({"app": {"instance": "one", "data_dir": "/var/rf"}})
-    unnamed = validate({"app": {"web_port": 7000}})
+def test_folders() -> None:
+    """The state folder is named after the instance, or after host and web port; both are stable over restarts.
 
-    assert named.state_dir == Path("/var/rf/one")
-    assert unnamed.state_dir == Path("data") / f"{socket.gethostname()}-7000"
-
-
-def test_folder_of_the_runs() -> None:
-    """The folder of the runs lies in the data folder, unless it has its own place, which may be a URI."""
-    assert validate({}).runs_dir == "data/reconcile"
-    assert validate({"app": {"data_dir": "/var/rf"}}).runs_dir == "/var/rf/reconcile"
-    for own in ("elsewhere", "s3a://bucket/nights"):
-        assert validate({"app": {"data_dir": "/var/rf"}, "reconcile": {"state_dir": own}}).runs_dir == own
+    The folder of the runs lies in the data folder, unless it has its own place, which may be a URI.
+    """
+    here, elsewhere = validate({"app": {"web_port": 7000}}), {"data_dir": "/var/rf", "instance": "one"}
+    assert here.state_dir == Path("data") / f"{socket.gethostname()}-7000"
+    assert here.runs_dir == "data/reconcile"
+    assert validate({"app": elsewhere}).state_dir == Path("/var/rf/one")
+    assert validate({"app": elsewhere}).runs_dir == "/var/rf/reconcile"
+    own = {"state_dir": "s3a://bucket/nights"}
+    assert validate({"app": elsewhere, "reconcile": own}).runs_dir == "s3a://bucket/nights"
 
 
 def test_static_members_have_names() -> None:
@@ -198,6 +171,7 @@ BAD_FORMS: list[tuple[Any, str]] = [
     ("value:id", "'value:id': a JSON pointer begins with /, as in 'value:/order/id'"),
     ("value:/a~2b", "'value:/a~2b': in a JSON pointer ~0 stands for ~ and ~1 for /; escape the ~"),
 ]
+NO_SETTING = "names no setting: use RINGFENCE_<SECTION>__<KEY> with a section of address_defaults, app, kafka, reconcile, or unset it"
 ID_COUNT = "0 to 2,147,483,647 IDs"
 
 
@@ -568,14 +542,12 @@ def test_no_file_that_can_be_read(file: Path, content: bytes | str | None, expec
         ("RINGFENCE_APP__ID", '"quoted"', ("app", "id"), "quoted"),
         ("RINGFENCE_APP__INSTANCE", "", ("app", "instance"), ""),
         ("RINGFENCE_APP__WEB_PORT", "7000", ("app", "web_port"), 7000),
-        ("RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE", "1_000", ("address_defaults", "id_cache_size"), 1000),
         (
             "RINGFENCE_ADDRESS_DEFAULTS__DUPLICATE_ID_HEADERS",
             '["A", "B"]',
             ("address_defaults", "duplicate_id_headers"),
             ("A", "B"),
         ),
-        ("RINGFENCE_ADDRESS_DEFAULTS__ID_MAX_AGE", "0.5", ("address_defaults", "id_max_age"), 0.5),
     ],
 )
 def test_environment_sets_a_key(
@@ -606,26 +578,6 @@ def test_environment_over_the_file(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "variable",
-    [
-        "RINGFENCE_KAFKAA__BOOTSTRAP_SERVERS",
-        "RINGFENCE_ADDRESSES__NAME",
-    ],
-)
-def test_environment_unknown_section(file: Path, variable: str) -> None:
-    """A variable that names no section and key is refused with the sections that there are."""
-    file.write_text("")
-
-    with pytest.raises(ConfigurationError) as caught:
-        load(file, {variable: "x"})
-
-    assert str(caught.value) == (
-        f"environment: {variable} names no setting: use RINGFENCE_<SECTION>__<KEY> with a section of "
-        "address_defaults, app, kafka, reconcile, or unset it"
-    )
-
-
-@pytest.mark.parametrize(
     ("content", "environ", "expected"),
     [
         ("[app]\nweb_port = -1\n", {}, ": app.web_port = -1: must be 0 to 65,535"),
@@ -640,6 +592,14 @@ def test_environment_unknown_section(file: Path, variable: str) -> None:
             " with RINGFENCE_APP__WEB_PORT: app.web_port = 'seven': must be a whole number, 0 to 65,535",
         ),
         ("app = 3\n", {"RINGFENCE_APP__ID": "x"}, ": app = 3: must be a table"),
+        *(
+            (
+                "",
+                {variable: "x"},
+                f"environment: {variable} {NO_SETTING}",
+            )
+            for variable in ("RINGFENCE_KAFKAA__BOOTSTRAP_SERVERS", "RINGFENCE_ADDRESSES__NAME")
+        ),
     ],
 )
 def test_a_fault_names_file_and_variable(

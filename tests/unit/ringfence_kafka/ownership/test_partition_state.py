@@ -82,9 +82,9 @@ def test_comes_back_while_it_is_drained(again: bool) -> None:
     if again:
         tenure.revoked()
 
-    assert (tenure.step(0), tenure.right) == (Action.DRAIN, None)
+    assert (tenure.step(0), tenure.right, tenure.latest) == (Action.DRAIN, None, FIRST)
     tenure.assigned(SECOND)
-    assert tenure.step(0) is Action.REGAIN
+    assert (tenure.step(0), tenure.latest) == (Action.REGAIN, SECOND)
 
 
 def test_comes_back_too_late() -> None:
@@ -148,15 +148,3 @@ def test_failed_with_nothing_open() -> None:
     assert tenure.step(1) is Action.OPEN
     tenure.confirmed(FIRST)
     assert tenure.step(1) is Action.WORK
-
-
-def test_latest_right() -> None:
-    """The latest assignment stays valid for a partition that is being given away."""
-    tenure = _held()
-    seen = [tenure.latest]
-    tenure.revoked()
-    seen.append(tenure.latest)
-    tenure.assigned(SECOND)
-    seen.append(tenure.latest)
-
-    assert seen == [FIRST, FIRST, SECOND]

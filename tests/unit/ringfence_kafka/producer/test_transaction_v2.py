@@ -4,7 +4,7 @@ import asyncio
 import io
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,9 +58,6 @@ class Batch:
 
     def _build(self) -> bytes:
         return b"records"
-
-
-Answer = Callable[[], Any]
 
 
 class Broker:
