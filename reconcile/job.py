@@ -31,7 +31,7 @@ from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history import acknowledge as acknowledgement
 from reconcile.run.history import cut, id_store, retained, rules
 from reconcile.run.history.history import RunHistory
-from reconcile.run.history.layout import results_folder
+from reconcile.run.history.layout import FIGURES, results_folder
 from reconcile.run.history.rings import Rings
 from reconcile.run.outcome import carry_over, committed_result, report_model, results
 from reconcile.run.outcome.terminal_report import Judged, print_result
@@ -150,7 +150,7 @@ def _judged(settings: Settings, options: Options, stop: Stop) -> Judged | None:
                 out = proved(opened(spark, options.out))
             document = judge(spark, settings, ready.runs, ready.survey, out)
             drawn = out is not None and PAGE in out.names("")
-            kept = ready.runs.files.read_text(f"{results_folder(document['night'])}/{results.FIGURES}")
+            kept = ready.runs.files.read_text(f"{results_folder(document['night'])}/{FIGURES}")
             result = committed_result.finished(
                 document, ready.runs, options.out if drawn else None, settings.reconcile.report_url
             )

@@ -19,13 +19,12 @@ from reconcile.listing import Shown
 from reconcile.page.report_data import FINDINGS_MAX, Figures
 from reconcile.run.history import acknowledge
 from reconcile.run.history.history import Run, RunHistory
-from reconcile.run.history.layout import RESULTS, results_folder
+from reconcile.run.history.layout import FIGURES, RESULTS, results_folder
 from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import Files, LocalFiles, is_local, readable
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
-FIGURES: Final = "figures.json"
 SHOWN: Final = 20
 """Default number of anomalies that ``--rows`` or ``--json`` shows."""
 GROUPED_MAX: Final = 10_000

@@ -10,7 +10,7 @@ from agents.batch.batch import DueRecords, Record
 from agents.decision import bridge_headers, forwarding
 from agents.decision.bridge_headers import MalformedHopError
 from agents.decision.envelope import MalformedEnvelopeError
-from agents.decision.envelope_parts import PARTS_MAX, Units
+from agents.decision.envelope_parts import BATCH_PARTS_MAX, Units
 from agents.decision.ids_and_groups import UNIDENTIFIED, IdReader, is_envelope
 from agents.decision.item import Fate, Item, Place
 from agents.decision.originals import Originals
@@ -190,7 +190,7 @@ class Path:
             if self._ids_needed and not unit.ids and item.checks_ids:
                 item.refuse(UNIDENTIFIED)
                 continue
-            if count and count + len(unit.groups) > PARTS_MAX:
+            if count and count + len(unit.groups) > BATCH_PARTS_MAX:
                 first = next(number for number, other in enumerate(items) if other is item)
                 for later in items[first:]:
                     later.postpone()

@@ -15,7 +15,7 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.stored_ids import foreign_id, of_address
 
-PARTS_MAX: Final = 20_000
+BATCH_PARTS_MAX: Final = 20_000
 """Maximum number of parts of all envelopes in one Kafka transaction."""
 
 

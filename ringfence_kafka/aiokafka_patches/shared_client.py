@@ -109,6 +109,8 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
         try:
             return await super().send(node_id, request, group=group)
         except KeyError as error:
+            if error.args != ((node_id, group),):
+                raise
             raise RequestTimedOutError from error
 
     async def end(self) -> None:

@@ -48,9 +48,6 @@ _NUMBERS: Final = frozenset({"int_type", "float_type", "finite_number"})
 _NAMED: Final = frozenset({"addresses", "bridges", "cluster_connections", "members"})
 """Tables that can occur several times, each with a name."""
 
-_PLANNED: Final = frozenset({"consumer"})
-"""Known keys whose feature this version lacks; their text differs from that of misspelt keys."""
-
 
 def explain(error: ErrorDetails, data: Mapping[str, Any]) -> str:
     """Return one line about an error in ``data``."""
@@ -108,8 +105,6 @@ def place(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
 
 def _unknown(location: Sequence[int | str]) -> str:
     name = str(location[-1])
-    if name in _PLANNED:
-        return "this version does not have that feature: remove the key"
     known = sorted(schema.at(location[:-1]).get("properties", ()))
     if name in known:
         return "only the entry of one name can have it: move it there"

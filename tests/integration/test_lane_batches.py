@@ -101,7 +101,7 @@ ENVELOPES, PARTS = 10, 5
 
 @pytest.fixture
 def few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", PARTS_MAX)
+    monkeypatch.setattr("agents.decision.decide.BATCH_PARTS_MAX", PARTS_MAX)
 
 
 def _send(lanes: Bench) -> list[bytes]:

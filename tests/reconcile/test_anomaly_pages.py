@@ -16,7 +16,7 @@ from reconcile.listing import Shown
 from reconcile.page.report_data import FINDINGS_MAX
 from reconcile.run.frames.distributions import first_of
 from reconcile.run.history.history import Run, RunHistory
-from reconcile.run.history.layout import results_folder
+from reconcile.run.history.layout import FIGURES, results_folder
 from reconcile.run.outcome.report_model import finding
 from reconcile.spark.columns import small
 from reconcile.spark.files import LocalFiles
@@ -72,7 +72,7 @@ def test_each_anomaly_is_on_one_page(
     counted = {"LOST": RECORDS * PARTS, "TORN": RECORDS * PARTS}
     address = replace(known.addresses[0], name="orders", anomalies=counted, findings=findings)
     text = replace(known, addresses=[address]).to_json()
-    files.write_text(f"{results_folder(1)}/{show.FIGURES}", text)
+    files.write_text(f"{results_folder(1)}/{FIGURES}", text)
     monkeypatch.setattr(show_all, "from_parquet", read)
 
     wanted = partial(show.Wanted, as_json=True, limit=PAGE)

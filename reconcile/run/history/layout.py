@@ -19,6 +19,7 @@ SCRATCH: Final = "scratch"
 DONE: Final = ".json"
 SEEN: Final = ".acknowledged"
 FORGOTTEN: Final = ".forgotten"
+FIGURES: Final = "figures.json"  # data of the report, in the results of a run
 RUN_COLUMN: Final = "night"  # folder key for the number of a run
 
 

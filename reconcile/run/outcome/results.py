@@ -8,14 +8,13 @@ from pyspark.sql import SparkSession
 
 from reconcile.page import PAGE, pages
 from reconcile.page.report_data import Figures
-from reconcile.run.history.layout import results_folder
+from reconcile.run.history.layout import FIGURES, results_folder
 from reconcile.run.verdict import summary
 from reconcile.spark.columns import small
 from reconcile.spark.files import Files
 from reconcile.spark.schemas import COUNTS
 
 SUMMARY: Final = "summary.json"
-FIGURES: Final = "figures.json"
 
 
 def keep(

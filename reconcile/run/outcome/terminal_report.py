@@ -33,8 +33,7 @@ def progress(spark: SparkSession, number: int, console: Console) -> Iterator[Pro
             yield lines
         return
     shown = bars.Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True,
-        disable=not console.is_terminal,
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True
     )  # fmt: skip
     ended = threading.Event()
     with shown:

@@ -320,7 +320,7 @@ def test_reason_fits_its_header() -> None:
 
 def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction is cut before the envelope that would exceed it; all later records are left for the next one."""
-    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 5)
+    monkeypatch.setattr("agents.decision.decide.BATCH_PARTS_MAX", 5)
     lane = Lane()
     records = [
         Given(0, AT_HOME),

@@ -231,7 +231,7 @@ def test_parts_have_the_members() -> None:
 
 def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that is left for the next transaction does not count as arrived."""
-    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 2)
+    monkeypatch.setattr("agents.decision.decide.BATCH_PARTS_MAX", 2)
     lane = Lane()
     outcome = lane.decide(
         _over(envelope(0, part(), part()), 7), _over(envelope(1, part(), part()), 8), crossed(2, 9)

@@ -126,7 +126,7 @@ def test_no_sequence_without_detection_or_lanes(lanes: int, capacity: int) -> No
 
 def test_cut_before_an_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records behind a cut wait for the next transaction, in its partition and in later ones."""
-    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 3)
+    monkeypatch.setattr("agents.decision.decide.BATCH_PARTS_MAX", 3)
     outcome = Lane(1).decide(
         p0=[envelope(0, None, "1", "2")],
         p1=[record(4, b"a", b"3"), envelope(7, None, "4", "5"), record(8, b"a", b"6")],

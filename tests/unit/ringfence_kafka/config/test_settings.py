@@ -191,7 +191,6 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
                 "sasl_username, security_protocol, ssl_cafile, ssl_certfile, ssl_key_password_env, ssl_keyfile"
             ),
         ),
-        ("consumer", [], "this version does not have that feature: remove the key"),
         # wrong types: a string is no number, true is no number, a number is no string, and a table is a table
         ("id_cache_size", "4", f"must be a whole number, {ID_COUNT}"),
         ("id_cache_size", True, f"must be a whole number, {ID_COUNT}"),
