@@ -50,39 +50,6 @@ def test_what_is_even_stays(world: tuple[dict[str, Unit], dict[str, set[UnitPart
     assert balanced_sticky(units, {member: set(share) for member, share in shares.items()}) == shares
 
 
-@given(worlds())
-def test_who_leaves_moves_only_what_it_had_and_what_evens_out(
-    world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]],
-) -> None:
-    """A worker that leaves moves only its own lanes, with a single address."""
-    units, held = world
-    if len(held) == 1:
-        return
-    only = dict([next(iter(units.items()))])
-    shares = balanced_sticky(only, held)
-    (gone, _), *left = shares.items()
-    after = balanced_sticky(
-        {name: Unit(unit.partitions, [member for member, _ in left]) for name, unit in only.items()},
-        dict(left),
-    )
-    for member, item in left:
-        assert set(item) <= set(after[member]), gone
-
-
-@given(worlds())
-def test_who_joins_takes_no_more_than_its_share(
-    world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]],
-) -> None:
-    """A worker that joins gets lanes, and no lane moves between others, with a single address."""
-    units, held = world
-    only = dict([next(iter(units.items()))])
-    shares = balanced_sticky(only, held)
-    grown = {name: Unit(unit.partitions, [*held, "new"]) for name, unit in only.items()}
-    after = balanced_sticky(grown, shares | {"new": []})
-    for member in held:
-        assert set(after[member]) <= set(shares[member])
-
-
 def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
     """A newcomer takes its part of many addresses, and no other lane moves."""
     units = {f"u{number:02}": Unit(range(1), ["a", "b"]) for number in range(12)}

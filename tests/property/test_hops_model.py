@@ -12,16 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision.decide import Path
 from agents.decision.forwarding import forwarded_headers
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.hop import Hop, Source, encode
-from tables.codec import Route
-from tables.hops import Arrival, Held, HopMemory, changelog_records
+from tables.hops import HopMemory, changelog_records
 from tables.ring import Verdict
 from tables.table import LaneTable
 from tests.property import examples
@@ -322,42 +319,3 @@ def test_as_the_rule_says_where_there_is_less_room() -> None:
             )
             repeated += len(offsets) - len(set(offsets))
     assert repeated, "no run had more in flight than fits: the test shows nothing"
-
-
-routes = st.builds(
-    Route,
-    st.builds(Source, st.sampled_from(["a", "b.c"]), st.sampled_from(TOPIC_IDS), st.integers(0, 2)),
-    st.integers(0, 2),
-)
-offsets = st.one_of(st.integers(0, 40), st.integers(0, 40), st.integers(0, 2**63 - 2))
-arrivals = st.builds(
-    lambda route, offset, back: Arrival(route, offset, max(0, offset - back)),
-    routes,
-    offsets,
-    st.sampled_from([0, 1, 3, 10, 2**63]),
-)
-
-
-@settings(max_examples=examples(300))
-@given(batches=st.lists(st.lists(arrivals, max_size=12), max_size=12), capacity=st.sampled_from([1, 3, 100]))
-def test_written_down_and_read_again(batches: list[list[Arrival]], capacity: int) -> None:
-    """A memory that is written down and read again after each batch knows as much as one that is not, and as the reference."""
-    kept = HopMemory(capacity)
-    changelog: dict[bytes, bytes] = {}
-    reference = Reference(capacity)
-    for batch in batches:
-        judged = kept.check(batch)
-        again = HopMemory.restored(capacity, changelog.items())
-
-        assert again.check(batch).known == judged.known
-        assert list(judged.known) == [reference.known(*item.route, *item[1:]) for item in batch]
-        assert _told(again.routes) == _told(kept.routes)
-        kept.apply(judged)
-        changelog |= dict(changelog_records(judged))
-    assert _told(kept.routes) == {
-        Route(*route): (floor, sorted(above)) for route, (floor, above) in reference.routes.items()
-    }
-
-
-def _told(routes: dict[Route, Held]) -> dict[Route, tuple[int, list[int]]]:
-    return {route: (held.floor, list(held.above)) for route, held in routes.items()}

@@ -42,20 +42,6 @@ def test_who_holds_it_goes_on(shop: Owned, other: Owned, winner: str) -> None:
     assert refused == {lucky: None, poor: winner}
 
 
-def test_members_that_state_no_app_get_nothing() -> None:
-    """A member that reads another topic shares with nobody here."""
-    given, refused = _share(
-        {
-            "m1": _member("shop", {}),
-            "m2": Said(0, ["t"], b'{"t": {"0": 1}}'),
-            "m3": _member("other", {}, topic="u"),
-        }
-    )
-
-    assert given == {"m1": [0, 1], "m2": [], "m3": [0, 1]}
-    assert refused == {"m1": None, "m2": "shop", "m3": None}
-
-
 def test_what_is_said_of_app_and_topic_does_not_mix() -> None:
     """A topic may have any name."""
     told: list[str] = []

@@ -1,6 +1,5 @@
 """Log lines about failed attempts and dead letters."""
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 
 from ringfence_client.dispatch.failure_log import LINES_MAX, TEXT_MAX, FailureLog, trace_of
 from ringfence_client.handlers.handler import HandlerRuns
-from ringfence_kafka.process import log_setup
 
 MESSAGE: Any = object()
 
@@ -70,12 +68,3 @@ async def test_a_trace_begins_with_the_handler(*, asynchronous: bool) -> None:
     assert trace.count(__file__) == trace.count("File ")
     assert len(trace) < TEXT_MAX + 1_000
     assert trace.endswith("(3,000,012 characters)")
-
-
-def test_both_forms_of_a_log_have_the_trace() -> None:
-    """A line of text keeps its line breaks; a JSON object has it in a field of its own."""
-    record = logging.LogRecord("ringfence.consumer", logging.ERROR, "", 0, "line", (), None)
-    record.trace = "Traceback\n  File x\x1b"
-
-    assert log_setup.TextFormatter("%(message)s").format(record) == "line\nTraceback\n  File x\\x1b"
-    assert '"trace": "Traceback\\n  File x\\u001b"' in log_setup.JsonFormatter().format(record)

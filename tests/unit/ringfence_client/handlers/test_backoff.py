@@ -1,13 +1,11 @@
 """Delays that a user chooses: what follows from others, and contradictions."""
 
 import itertools
-import math
 from typing import Any
 
 import pytest
 
 from ringfence_client import ConsumerOptions
-from ringfence_client.handlers.backoff import Backoff
 from ringfence_client.handlers.retries import Failures
 
 
@@ -86,12 +84,3 @@ def test_beyond_the_maximum() -> None:
     assert [policy.delay(index, Failures(index, 0), 0) for index in (1, 2, 3, 10**9)] == [0.1, 1, 5, 5]
     policy = ConsumerOptions(retry_jitter=0.0).policy
     assert policy.delay(10**9, Failures(1, 0), 0) == 60
-
-
-@pytest.mark.parametrize("multiplier", [1.0, 1.0000001, 1.5, 2.0, 3.7, 1e30])
-@pytest.mark.parametrize("longest", [0.1, 0.8, 60.0, math.inf])
-def test_sum_is_that_of_the_delays(multiplier: float, longest: float) -> None:
-    """The sum of a back-off equals its delays, for any growth and any limit."""
-    backoff = Backoff(0.1, multiplier, longest, 0.0)
-    for count in (0, 1, 2, 3, 9):
-        assert backoff.total(count) == pytest.approx(sum(backoff.delay(index + 1) for index in range(count)))

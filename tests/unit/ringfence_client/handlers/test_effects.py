@@ -1,7 +1,5 @@
 """The effects that a handler may request."""
 
-import gc
-import weakref
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from ringfence_client.handlers.effects import (
     Effects,
     StateError,
 )
-from ringfence_client.handlers.message import Message
 from ringfence_client.testing import message
 from ringfence_kafka.protocol import wire_names
 
@@ -106,23 +103,3 @@ def test_an_unknown_state_is_an_error() -> None:
         _ = origin.state
     with pytest.raises(StateError, match="may not describe"):
         origin.state = b"1"
-
-
-def test_a_message_that_sent_is_freed_at_once() -> None:
-    """A cycle of references would leave each message to Python's collector: a tenth of the time, and memory."""
-    gc.disable()
-    try:
-        origin: list[Message] = [message("5", group=b"g")]
-        origin[0].send("ledger", b"v")
-        watched = _Watched()
-        origin[0].headers.append(("watched", watched))  # type: ignore[arg-type]
-        alive = weakref.ref(watched)
-        del watched
-        origin.clear()
-        assert alive() is None
-    finally:
-        gc.enable()
-
-
-class _Watched:
-    """Something that can be referred to weakly."""

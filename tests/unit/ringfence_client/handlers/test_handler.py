@@ -200,6 +200,7 @@ async def test_the_run_that_goes_on_for_longest(monkeypatch: pytest.MonkeyPatch)
     tasks[2].cancel()
     await asyncio.wait(tasks[1:])
     assert longest() == (0, {})
+    assert runs.times.count == 3
 
 
 async def test_left_thread_that_returns_a_coroutine() -> None:

@@ -138,25 +138,6 @@ def test_a_release_comes_again() -> None:
     assert {run.message.attempt for run in bench.runs} == {1}
 
 
-def test_time_passes_when_the_test_wants_it() -> None:
-    """A group waits for its delay; others do not."""
-
-    def handle(given: Message) -> None:
-        if given.attempt == 1 and given.group == b"alice":
-            raise Retry("later", 60)
-        given.send("out", given.value)
-
-    bench = HandlerBench(handle, ConsumerOptions(retry_jitter=0))
-    bench.deliver(message("1", group="alice"), message("2", group="bob"), wait=False)
-    assert (values(bench), bench.delays) == ([b"2"], [60])
-
-    bench.pass_time(59.9)
-    assert values(bench) == [b"2"]
-    bench.pass_time(0.2)
-    assert values(bench) == [b"2", b"1"]
-    assert bench.time == pytest.approx(60.1)
-
-
 def test_parked_groups_wait_for_a_redrive() -> None:
     """A parked group waits for a redrive, also in another process."""
 

@@ -1,20 +1,17 @@
 """Metrics and probes of a consumer, with partitions in every state."""
 
-import contextlib
 import math
 import shutil
 import subprocess
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ringfence_client.handlers.handler import HandlerRuns
 from ringfence_client.handlers.run_times import RunTimes
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_client.web.web import Pages
-from tests.support.consumers.unconnected import handle, unconnected
+from tests.support.consumers.unconnected import unconnected
 
 
 def _samples(metrics: ConsumerMetrics) -> dict[tuple[str, ...], float]:
@@ -78,22 +75,6 @@ def test_broker_away() -> None:
     assert told() == (False, "away")
     exposition = ConsumerMetrics(consumer, measuring).text()
     assert b'ringfence_brokers_up{address="orders",consumer_group="billing"} 0.0' in exposition
-
-
-async def test_runs_are_timed() -> None:
-    """A run is counted with its duration, however it ends."""
-
-    async def fail(_: Any) -> None:
-        raise ValueError("no")
-
-    for handler in (handle, fail):
-        runs = HandlerRuns(handler, 1)
-        message: Any = None
-        with contextlib.suppress(ValueError):
-            await runs.call([message])
-
-        assert sum(runs.times.counts) == 1
-        assert runs.times.sum_s > 0
 
 
 def test_buckets_of_run_times() -> None:

@@ -107,23 +107,6 @@ def test_reserved() -> None:
     assert window.progress("holder", "").reserved == 1_000_000 + AHEAD_MAX
 
 
-def test_progress() -> None:
-    """A record holds what a successor needs: everything but what is fetched."""
-    window = _window(Progress(0))
-    window.feed(of(b"a", 0, 2) + of(b"b", 4))
-    window.attempts.begin_attempt(0)
-    window.ledger.acquire("x")
-    window.ledger.acquire("y")
-    window.finish(4, End.ACK, "y")
-    window.reached(9)
-
-    progress = window.progress("me", "http://here", state="released")
-
-    assert (progress.next, list(progress.finished)) == (0, [(1, 2), (3, 9)])
-    assert progress.attempts == {0: 1}
-    assert (progress.holder, progress.web, progress.released) == ("me", "http://here", True)
-
-
 def test_buried() -> None:
     """A message that becomes a dead letter is finished by the record written with it, and keeps its group until then."""
     window = _window(Progress(0))
