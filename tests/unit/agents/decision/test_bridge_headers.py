@@ -1,7 +1,6 @@
 """The headers of a bridge: what is read of them, and what is not believed."""
 
 import tracemalloc
-from dataclasses import dataclass
 
 import pytest
 
@@ -9,22 +8,14 @@ from agents.decision.bridge_headers import BridgeHeaders, Headers, MalformedHopE
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Route
 from tables.hops import Arrival
+from tests.unit.agents.decision.test_decide import Given
 
 VALUE = b"to-paris/AbC_-67890123456789012/3/41"
 HOP = Hop(Source("to-paris", "AbC_-67890123456789012", 3), 41)
 
 
-@dataclass
-class Given:
-    """A consumed record."""
-
-    headers: Headers
-    key: bytes | None = None
-    value: bytes | None = None
-
-
 def _read(*headers: tuple[str, bytes | None]) -> BridgeHeaders:
-    return read(Given(headers))
+    return read(Given(0, None, headers))
 
 
 def test_read() -> None:

@@ -29,30 +29,18 @@ SETTINGS = validate(
         "addresses": [
             {"name": "transfers", "transaction_addresses": ["payments", "notes"], "duplicates": "divert"},
             {"name": "payments", "partitioner": "crc32"},
-            {
-                "name": "notes",
-                "group_header": "region",
-                "duplicate_id_from": "key",
-                "duplicate_id_headers": ["own"],
-            },
+            {"name": "notes", "group_header": "region", "duplicate_id_from": "key"},
             {"name": "ledgers"},
         ]
     }
 )
 OTHERS = SETTINGS.addresses[1:3]
-COUNTS = {
-    "transfers.accepted": 3,
-    "payments.accepted": 5,
-    "notes.accepted": 2,
-    "transfers.duplicates": 4,
-    FORWARD: LANES,
-}
-COUNTS["transfers.quarantine"] = 4
-
-AT_HOME, *OTHER_KEYS = [
-    key for key in (b"key-%d" % index for index in range(200)) if Partitioner(LANES)[key] == HERE
-]
-AWAY = next(key for key in (b"key-%d" % index for index in range(200)) if Partitioner(LANES)[key] == 2)
+COUNTS = {"transfers.accepted": 3, "payments.accepted": 5, "notes.accepted": 2, FORWARD: LANES}
+COUNTS |= {"transfers.duplicates": 4, "transfers.quarantine": 4}
+AT_HOME, AWAY = (
+    next(key for key in (b"key-%d" % index for index in range(200)) if Partitioner(LANES)[key] == lane)
+    for lane in (HERE, 2)
+)
 
 
 def part(

@@ -1,4 +1,3 @@
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -6,20 +5,9 @@ import pytest
 from agents.decision.ids_and_groups import IdReader
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.stored_ids import digest_id, encode_id
+from tests.unit.agents.decision.test_decide import Given, Headers
 
-Headers = list[tuple[str, bytes | None]]
 AMQ, HQ = "_AMQ_DUPL_ID", "_HQ_DUPL_ID"
-
-
-@dataclass(frozen=True)
-class Given:
-    """A consumed record."""
-
-    headers: Headers
-    offset: int = 0
-    timestamp: int = 0
-    key: bytes | None = None
-    value: bytes | None = b"v"
 
 
 def _reader(**keys: Any) -> IdReader:
@@ -43,7 +31,7 @@ def _reader(**keys: Any) -> IdReader:
 )
 def test_id_from_a_header(headers: Headers, expected: bytes | None) -> None:
     """The ID is the last value of the first configured header that has one, byte by byte. Neither key nor value is one."""
-    (found,) = _reader().ids([Given(headers, key=b"_AMQ_DUPL_ID", value=b"1")])[0]
+    (found,) = _reader().ids([Given(0, b"_AMQ_DUPL_ID", headers, b"1")])[0]
 
     assert found == (None if expected is None else encode_id(expected))
 
@@ -58,7 +46,7 @@ def test_id_from_a_header(headers: Headers, expected: bytes | None) -> None:
 )
 def test_empty_value_is_no_id(headers: Headers, expected: bytes | None) -> None:
     """An empty value counts as none, so the next name is tried. A producer with an unset field loses no message."""
-    assert _reader().ids([Given(headers)])[0] == [expected]
+    assert _reader().ids([Given(0, None, headers)])[0] == [expected]
 
 
 LONG = b"x" * 300
@@ -85,7 +73,7 @@ LONG = b"x" * 300
 )
 def test_id_by_configuration(keys: dict[str, Any], data: bytes | None, expected: bytes | None) -> None:
     """The configured place of the ID counts, and no other one. A long ID and any value are their digest."""
-    record = Given([(AMQ, b"9"), ("b", b"2"), ("a", b"1")], key=data, value=data)
+    record = Given(0, data, [(AMQ, b"9"), ("b", b"2"), ("a", b"1")], data)
 
     assert _reader(**keys).ids([record]) == ([expected], [], [])
 
@@ -94,11 +82,11 @@ def test_ids_from_parts() -> None:
     """Each record has one ID or none, in its stored form; a long one is its digest. Envelopes and hops are found too."""
     headers: Headers = [("a", b"1"), ("b", b"2")]
     records = [
-        Given(headers),
-        Given([("a", b"1")]),
-        Given([]),
-        Given([("a", b"1"), ("b", LONG), ("_RF_TX", b"json/1")]),
-        Given([*headers, ("_RF_BRIDGE_DUPL_ID", b"")]),
+        Given(0, None, headers),
+        Given(0, None, [("a", b"1")]),
+        Given(0, None, []),
+        Given(0, None, [("a", b"1"), ("b", LONG), ("_RF_TX", b"json/1")]),
+        Given(0, None, [*headers, ("_RF_BRIDGE_DUPL_ID", b"")]),
     ]
     ids, envelopes, crossed = _reader(duplicate_id_from=["header:a", "header:b"]).ids(records)
 
@@ -124,7 +112,7 @@ def test_group(headers: Headers, expected: bytes) -> None:
 
     If no header is configured, the key is the group: null means none, and an empty one is a group.
     """
-    records = [Given(headers, key=key) for key in (b"k", None, b"")]
+    records = [Given(0, key, headers) for key in (b"k", None, b"")]
 
     assert _reader(group_header="g").groups(records) == [expected] * 3
     assert _reader().groups(records) == [b"k", None, b""]

@@ -1,23 +1,14 @@
 """A batch's span is linked to what its messages carry; without OpenTelemetry nothing is done."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from agents.batch.batch import DueRecords, FetchedBatch
 from agents.lane import tracing
 from agents.lane.tracing import LINKS_MAX, batch_span
-
-
-class Given(NamedTuple):
-    """A record of an input."""
-
-    offset: int
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    key: bytes | None = None
-    value: bytes | None = None
-    timestamp: int = 0
+from tests.unit.agents.decision.test_decide import Given
 
 
 def _due(partition: int, records: list[Any]) -> list[DueRecords]:
@@ -50,11 +41,11 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_linked(exporter: Any) -> None:
     """A span is linked once to each trace, by the last header of that name, and to no malformed trace."""
     records = [
-        Given(0, (("traceparent", _parent(1)), ("tracestate", b"vendor=x"))),
-        Given(1, (("traceparent", _parent(1)),)),
-        Given(2, (("traceparent", _parent(9)), ("traceparent", _parent(2)))),
-        Given(3, (("traceparent", b"\xff nonsense"),)),
-        Given(4, (("traceparent", None), ("other", b"1"))),
+        Given(0, None, (("traceparent", _parent(1)), ("tracestate", b"vendor=x"))),
+        Given(1, None, (("traceparent", _parent(1)),)),
+        Given(2, None, (("traceparent", _parent(9)), ("traceparent", _parent(2)))),
+        Given(3, None, (("traceparent", b"\xff nonsense"),)),
+        Given(4, None, (("traceparent", None), ("other", b"1"))),
         Given(5),
     ]
     with batch_span("orders-3", _due(3, records)):
@@ -72,7 +63,8 @@ def test_linked(exporter: Any) -> None:
 def test_bounded(exporter: Any) -> None:
     """The span of a batch of thousands has as many links as it can hold."""
     with batch_span(
-        "orders-0", _due(0, [Given(index, (("traceparent", _parent(index + 1)),)) for index in range(5_000)])
+        "orders-0",
+        _due(0, [Given(index, None, (("traceparent", _parent(index + 1)),)) for index in range(5_000)]),
     ):
         pass
     (span,) = exporter.get_finished_spans()

@@ -109,21 +109,6 @@ def test_an_interrupted_building_is_told(store: Store) -> None:
     assert store.state() is None
 
 
-def test_chunks_are_found_in_steps(store: Store, tmp_path: Path) -> None:
-    """A lane with many chunks is opened in steps that hold up nobody, and the chunk keys are read only once."""
-    for index in range(30):
-        _write(store, range(index, index + 1))
-    store.close()
-    again = Store(tmp_path / "lane")
-    again.begin_epoch()
-    steps = sum(1 for _ in again.finding_chunks())
-
-    assert steps > 3
-    assert len(again.chunk_keys()) == 30
-    assert [*again.finding_chunks()] == []
-    again.close()
-
-
 @pytest.mark.parametrize("damage", [b"\x00", b"\x00\x05abc", b"\x00\x1e" + b"\x09" * 30, _value(3)])
 def test_damaged_chunk(store: Store, damage: bytes) -> None:
     """A damaged chunk is distinguished from a sound one. The store is rebuilt, and no damaged byte counts as an ID."""
