@@ -1,31 +1,19 @@
 """The promise of id_min_age: what a ring keeps beyond its size, what it lets go of, and when it is broken."""
 
-from collections.abc import Callable
-
 import pytest
 
-import native
 from tables import promise as promise_module
 from tables.native_index import empty_index
 from tables.promise import Coverage, Promise, coverage, rounded_up
-from tables.ring import ResidentIndex, Ring, Verdict
+from tables.ring import Ring, Verdict
 
 AGE_MS = 1_000
-MakeRing = Callable[[int, int], Ring]
-"""Size and largest size."""
 
 
-@pytest.fixture(params=["python", "native"])
-def ring_of(request: pytest.FixtureRequest) -> MakeRing:
-    if request.param == "native" and native.core is None:
-        pytest.skip(native.spoken)
-
-    def make(size: int, most: int) -> Ring:
-        is_native = request.param == "native"
-        index = empty_index(0, most, aged=False, promised=True) if is_native else ResidentIndex(0, most)
-        return Ring(most, index=index, promise=Promise(size, AGE_MS))
-
-    return make
+def _ring(size: int, most: int) -> Ring:
+    """Return a ring as a worker has it: with the core where there is one."""
+    index = empty_index(0, most, aged=False, promised=True)
+    return Ring(most, index=index, promise=Promise(size, AGE_MS))
 
 
 def _accept(ring: Ring, first: int, count: int, time: int) -> None:
@@ -40,9 +28,9 @@ def _verdict(ring: Ring, number: int, time: int) -> Verdict:
     return ring.check([b"%d" % number], [time]).verdicts[0]
 
 
-def test_a_young_id_outlives_the_size(ring_of: MakeRing) -> None:
+def test_a_young_id_outlives_the_size() -> None:
     """An ID counts beyond id_cache_size exactly as long as the promise says, and no longer."""
-    ring = ring_of(2, 10)
+    ring = _ring(2, 10)
     _accept(ring, 0, 5, 0)
 
     assert [_verdict(ring, number, AGE_MS) for number in range(5)] == [Verdict.DUPLICATE] * 5
@@ -51,9 +39,9 @@ def test_a_young_id_outlives_the_size(ring_of: MakeRing) -> None:
     assert ring.promise == Promise(2, AGE_MS, 0, 0)
 
 
-def test_a_full_ring_breaks_the_promise(ring_of: MakeRing) -> None:
+def test_a_full_ring_breaks_the_promise() -> None:
     """Each younger ID that leaves through id_cache_size_max is counted, one that is old enough is not."""
-    ring = ring_of(2, 4)
+    ring = _ring(2, 4)
     _accept(ring, 0, 4, 0)
     assert ring.promise == Promise(2, AGE_MS, 0, 0)
     _accept(ring, 4, 2, AGE_MS)
@@ -65,10 +53,10 @@ def test_a_full_ring_breaks_the_promise(ring_of: MakeRing) -> None:
     assert (ring.floor, len(ring)) == (4, 3)
 
 
-def test_few_leave_at_once(ring_of: MakeRing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_leave_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a silence, thousands of aged IDs leave over several transactions: no other lane waits for them."""
     monkeypatch.setattr("tables.ring.AGED_AT_ONCE", 3)
-    ring = ring_of(1, 20)
+    ring = _ring(1, 20)
     _accept(ring, 0, 12, 0)
     floors = []
     for number in range(12, 16):

@@ -24,22 +24,21 @@ ACCEPTED = {"a": "a" * 22, "b": "b" * 22, "c": "c" * 22}
 """The accepted topic's ID at each cluster."""
 
 
+def _plans(source: str, **keys: Any) -> list[Plan]:
+    own = {
+        "kafka": {"bootstrap_servers": f"{source}:1"},
+        "app": {"id": source},
+        "addresses": [{"name": "transfers"}],
+    }
+    return plans(validate(own | keys))
+
+
 def _plan(source: str, target: str, **keys: Any) -> Plan:
-    return plans(
-        validate(
-            {
-                "kafka": {"bootstrap_servers": f"{source}:1"},
-                "app": {"id": source},
-                "addresses": [{"name": "transfers"}],
-                "bridges": [
-                    {
-                        "name": f"to-{target}", "source_topic": "transfers.accepted", "target_address": "transfers",
-                        "target": {"bootstrap_servers": f"{target}:1"}, **keys,
-                    }
-                ],
-            }
-        )
-    )[0]  # fmt: skip
+    bridge = {
+        "name": f"to-{target}", "source_topic": "transfers.accepted", "target_address": "transfers",
+        "target": {"bootstrap_servers": f"{target}:1"},
+    }  # fmt: skip
+    return _plans(source, bridges=[bridge | keys])[0]
 
 
 class Circle:
@@ -142,20 +141,12 @@ def _mesh(known: dict[str, str], max_hops: int) -> Circle:
     """Return a connection whose members list these."""
     circle = Circle()
     for this, members in known.items():
-        settings = validate(
-            {
-                "kafka": {"bootstrap_servers": f"{this}:1"},
-                "app": {"id": this},
-                "addresses": [{"name": "transfers"}],
-                "cluster_connections": [
-                    {
-                        "name": "eu", "this": this, "addresses": ["transfers"], "max_hops": max_hops,
-                        "members": [{"name": member, "bootstrap_servers": f"{member}:1"} for member in members],
-                    }
-                ],
-            }
-        )  # fmt: skip
-        circle.ways |= {f"{this}{plan.name.split('.')[2]}": plan for plan in plans(settings)}
+        connection = {
+            "name": "eu", "this": this, "addresses": ["transfers"], "max_hops": max_hops,
+            "members": [{"name": member, "bootstrap_servers": f"{member}:1"} for member in members],
+        }  # fmt: skip
+        found = _plans(this, cluster_connections=[connection])
+        circle.ways |= {f"{this}{plan.name.split('.')[2]}": plan for plan in found}
     return circle
 
 

@@ -20,11 +20,6 @@ def test_halved_until_it_goes_well() -> None:
     for _ in range(20):
         divided.succeeded()
     assert divided.records_max == TRANSACTION_RECORDS_MAX
-
-
-def test_by_what_there_was() -> None:
-    """A split halves the number of records that the batch had, because a batch is seldom full."""
-    divided = BatchSplit()
     divided.failed(10)
     assert divided.failed(10)
-    assert divided.records_max == 5
+    assert divided.records_max == 5  # of those that there were: a batch is seldom full

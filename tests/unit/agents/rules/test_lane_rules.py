@@ -92,17 +92,13 @@ def test_rules_of_target_addresses() -> None:
 
 
 def test_recorded_limits() -> None:
-    """A fraction of a millisecond does not stay a difference forever."""
-    own = limits_of(_address(id_max_age=0.0123456))
-    meta = Meta(5, 0, 0, {}, {}, "i", persistent=False, max_age_ms=12)
-    address = _address(id_cache_size=7, id_max_age=3)
+    """A ring with a promise has room for id_cache_size_max; its record says all that a file says.
 
-    assert recorded_limits(meta) == Limits(5, own.id_max_age, False)
-    assert limits_of(with_limits(address, recorded_limits(meta))) == Limits(5, 0.012, False)
-
-
-def test_limits_of_a_promise() -> None:
-    """A ring with a promise has room for id_cache_size_max; its record says all that a file says."""
+    A fraction of a millisecond does not stay a difference forever.
+    """
+    aged = Meta(5, 0, 0, {}, {}, "i", persistent=False, max_age_ms=12)
+    assert recorded_limits(aged) == Limits(5, limits_of(_address(id_max_age=0.0123456)).id_max_age, False)
+    assert limits_of(with_limits(_address(id_max_age=3), recorded_limits(aged))) == Limits(5, 0.012, False)
     own = limits_of(_address(id_cache_size=2, id_cache_size_max=9, id_min_age="1h"))
     assert (own.capacity, own.promise) == (9, Promise(2, 3_600_000))
     assert (limits_of(_address()).capacity, limits_of(_address()).promise) == (20_000, None)
@@ -127,15 +123,8 @@ def test_statements_survive_the_wire() -> None:
     assert decode(told, "m") == own_statement(settings)
     assert decode(encoded, "m") == own_statement(many)
     assert len(encoded) < 20_000
-    for strange in (
-        b"",
-        b"{}",
-        b"\xff",
-        b"[]",
-        b'{"ringfence": 1}',
-        b'{"ringfence": {"worker": "w", "addresses": [{}]}}',
-        None,
-    ):
+    malformed = b'{"ringfence": {"worker": "w", "addresses": [{}]}}'
+    for strange in (b"", b"{}", b"\xff", b"[]", b'{"ringfence": 1}', malformed, None):
         assert decode(strange, "m") == Statement("m", None)
 
 
@@ -144,10 +133,8 @@ def test_who_says_what() -> None:
 
     A worker without the address does not count, and one without a statement agrees with nobody.
     """
-    large, small = (
-        own_statement(_settings("a")),
-        own_statement(_settings("b", id_cache_size=50, id_max_age=1.5)),
-    )
+    large = own_statement(_settings("a"))
+    small = own_statement(_settings("b", id_cache_size=50, id_max_age=1.5))
     other = own_statement(
         validate({"app": {"instance": "c"}, "addresses": [{"name": "else", "id_cache_size": 1}]})
     )
@@ -164,7 +151,11 @@ def test_who_says_what() -> None:
 
 async def test_a_group_that_rebalances_agrees_on_nothing() -> None:
     """A group that rebalances counts as a disagreement, because a ring must not shrink meanwhile."""
-    agreement = Agreement(_settings(), _rebalancing)
+
+    async def rebalancing() -> list[Member]:
+        return [Member("m", None, None)]
+
+    agreement = Agreement(_settings(), rebalancing)
     alone = Agreement(_settings())
 
     assert await agreement.on_limits("orders") == ["the group does not report the limits of its members"]
@@ -203,10 +194,6 @@ async def test_agreement_after_a_disagreement_settles() -> None:
     assert agreement.by_address == {}
     assert await Agreement(_settings("a"), ask, lambda: now).on_limits("orders") == []
     await agreement.stop()
-
-
-async def _rebalancing() -> list[Member]:
-    return [Member("m", None, None)]
 
 
 @pytest.mark.parametrize(
