@@ -64,7 +64,7 @@ OF_THREE = {"berlin": _at(9, FORMER), "paris": _at(9, FORMER), "rome": _at(5, FO
             id="a member died: what it sent beyond its offset would be sent again, to another member",
         ),
         pytest.param(
-            THREE, {"berlin": _at(9) | {1: MemberPosition(2, ONE, AT_REST)}, "paris": _at(9)},
+            THREE, {"berlin": {**_at(9), 1: MemberPosition(2, ONE, AT_REST)}, "paris": _at(9)},
             Refuse(1, {"berlin": 2, "paris": None}), id="only one has begun a new partition",
         ),
     ],
