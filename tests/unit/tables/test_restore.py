@@ -1,6 +1,6 @@
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 from unittest.mock import patch
@@ -156,6 +156,34 @@ def store(new_store: Callable[[], Store]) -> Store:
     return new_store()
 
 
+class Lane:
+    """A lane's table over its changelog; only the consumer that would fetch its records is replaced."""
+
+    def __init__(self, log: Log, folder: Path, ids_max: int) -> None:
+        self.log = log
+        self.folder = folder
+        self.table = LaneTable(folder, TableOptions(log.ring.capacity, ids_max))
+
+    async def open(self) -> Restored:
+        _, restored = await self.table.open(LogReader(KafkaSettings()), "changelog", 0, self.log.bounds())
+        return restored
+
+
+@pytest.fixture
+def lane_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Lane]]:
+    """Make lanes of this changelog."""
+    made: list[Lane] = []
+
+    def make(log: Log, name: str = "orders-0", *, resident: bool = True) -> Lane:
+        serve(monkeypatch, lambda: log.records)
+        made.append(Lane(log, tmp_path / name, 1_000_000 if resident else 0))
+        return made[-1]
+
+    yield make
+    for lane in made:
+        lane.table.close()
+
+
 both_kinds = pytest.mark.parametrize("resident", [True, False], ids=["resident index", "stored index"])
 
 
@@ -169,7 +197,7 @@ def _history(incarnation: str = "0011223344556677") -> Log:
 
 @both_kinds
 async def test_a_compacted_changelog_is_written_as_it_comes(
-    new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, resident: bool
+    store: Store, lane_of: Callable[..., Lane], monkeypatch: pytest.MonkeyPatch, resident: bool
 ) -> None:
     """A compacted changelog is written as it is read, although only its last record names its owner.
 
@@ -180,7 +208,6 @@ async def test_a_compacted_changelog_is_written_as_it_comes(
     for letters in ("abc", "defg", "hi", "jklm"):
         log.transact(letters)
     slots = [record for record in log.records if record.key != codec.META_KEY]
-    store = new_store()
     restore = Restore(store, store.begin_epoch(), resident=resident)
     at_once(restore.load())
     for slot in slots:
@@ -191,11 +218,10 @@ async def test_a_compacted_changelog_is_written_as_it_comes(
 
     other = Log(50, incarnation="another one")
     other.transact("xyz")
-    table = LaneTable(store.path, TableOptions(50, 50 if resident else 5))
-    opened = await _served(other, monkeypatch)(table)
+    lane = lane_of(other, store.path.name, resident=resident)
+    opened = await lane.open()
     assert (opened.reused, opened.records) == (False, len(other.records))
-    assert known(table.ring) == known(other.ring)
-    table.close()
+    assert known(lane.table.ring) == known(other.ring)
 
 
 def _state(position: int, *, age_s: float = 0.0, indexed: bool = False) -> StoredState:
@@ -309,50 +335,34 @@ def test_records_of_a_later_version(
         restored(log, store, resident=resident)
 
 
-def _served(log: Log, monkeypatch: pytest.MonkeyPatch) -> Callable[[LaneTable], Awaitable[Restored]]:
-    """Open tables over this log; only the consumer that would fetch its records is replaced."""
-
-    async def open_table(table: LaneTable) -> Restored:
-        _, restored = await table.open(LogReader(KafkaSettings()), "changelog", 0, log.bounds())
-        return restored
-
-    serve(monkeypatch, lambda: log.records)
-    return open_table
-
-
 @both_kinds
 @pytest.mark.parametrize("at", [0.05, 0.3, 0.6, 0.9])
-async def test_damage_heals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resident: bool, at: float
-) -> None:
+async def test_damage_heals(lane_of: Callable[..., Lane], resident: bool, at: float) -> None:
     """Damage to RocksDB, found on opening or only by a batch, is healed by opening again: the changelog has it all."""
     log = Log(2_000)
     ids = [stored_ids.encode_id(b"%d" % index) for index in range(2_000)]
-    times = [0] * len(ids)
     log.transact_ids(ids)
-    open_table = _served(log, monkeypatch)
-    table = LaneTable(tmp_path / "orders-0", TableOptions(2_000, 2_000 if resident else 0))
-    await open_table(table)
+    lane = lane_of(log, resident=resident)
+    table, times = lane.table, [0] * len(ids)
+    await lane.open()
     table.close()
-    Store(tmp_path / "orders-0").close()  # moves RocksDB's log into a table file
-    (file,) = (tmp_path / "orders-0").glob("*.sst")
+    Store(lane.folder).close()  # moves RocksDB's log into a table file
+    (file,) = lane.folder.glob("*.sst")
     content = bytearray(file.read_bytes())
     begin = int(len(content) * at)
     content[begin : begin + 64] = b"\xff" * 64
     file.write_bytes(content)
 
-    await open_table(table)
+    await lane.open()
     table.seconds_covered()  # told by pages, and of a damaged RocksDB it breaks none
     try:
         verdicts = table.check(ids, times).verdicts
     except DamagedStoreError:
-        await open_table(table)
+        await lane.open()
         verdicts = table.check(ids, times).verdicts
-    afterwards = await open_table(table)
-    table.close()
 
     assert verdicts == [Verdict.DUPLICATE] * 2_000
-    assert afterwards.reused
+    assert (await lane.open()).reused
 
 
 class Counting(Store):
@@ -391,28 +401,29 @@ def _closed(log: Log, table: LaneTable) -> None:
     ("happens", "kept"), [(_others_wrote, True), (_cleared, False), (_overrun, False), (_closed, False)]
 )
 async def test_what_is_in_memory_is_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Log, LaneTable], None], kept: bool
+    lane_of: Callable[..., Lane],
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[Log, LaneTable], None],
+    kept: bool,
 ) -> None:
     """A lane that reopens in the same process reads only newer records and continues with its ring.
 
     It reads all slots if its table was forgotten by order, overrun by more than a ring, or closed.
     """
     log = _history()
-    open_table = _served(log, monkeypatch)
     monkeypatch.setattr("tables.rocksdb.lane_store.Store", Counting)
-    table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
-    await open_table(table)
+    lane = lane_of(log)
+    await lane.open()
     Counting.reads = 0
-    happens(log, table)
-    restored = await open_table(table)
+    happens(log, lane.table)
+    restored = await lane.open()
 
     assert (restored.kept, restored.reused, Counting.reads) == (kept, True, 0 if kept else 1)
-    ring, expected = table.ring, log.ring
+    ring, expected = lane.table.ring, log.ring
     assert known(ring) == known(expected)
     assert (ring.head, ring.floor, ring.low) == (expected.head, expected.floor, expected.low)
     assert len(cast("ResidentIndex | NativeIndex", ring.index)) == len(expected)
-    assert (table.meta, table.position) == (log.last_meta(), log.records[-1].offset + 1)
-    table.close()
+    assert (lane.table.meta, lane.table.position) == (log.last_meta(), log.records[-1].offset + 1)
 
 
 def _turned_round(log: Log) -> None:
@@ -433,8 +444,7 @@ def _with_a_hole(log: Log) -> None:
 @pytest.mark.parametrize("irregular", [_turned_round, _with_a_hole])
 @pytest.mark.parametrize("disk", [False, True])
 async def test_what_is_irregular_is_restored_in_python(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    lane_of: Callable[..., Lane],
     caplog: pytest.LogCaptureFixture,
     irregular: Callable[[Log], None],
     disk: bool,
@@ -442,42 +452,36 @@ async def test_what_is_irregular_is_restored_in_python(
     """Records that are out of order or incomplete give the same ring with and without the native core."""
     log = Log(9)
     log.transact("ab")
-    open_table = _served(log, monkeypatch)
-    table = LaneTable(tmp_path / "orders-0", TableOptions(9, 9))
+    lane, reference = lane_of(log), lane_of(log, "orders-1")
     if disk:
-        await open_table(table)
-        table.close()
+        await lane.open()
+        lane.table.close()
     log.transact("cdef")
     irregular(log)
 
-    await open_table(table)
-    first = known(table.ring)
-    table.close()
+    await lane.open()
+    first = known(lane.table.ring)
+    lane.table.close()
     with patch.object(native, "core", None):
-        reference = LaneTable(tmp_path / "orders-1", TableOptions(9, 9))
-        await open_table(reference)
-    reference.close()
-    again = await open_table(table)
-    table.close()
+        await reference.open()
+    again = await lane.open()
 
-    assert first == known(reference.ring)
+    assert first == known(reference.table.ring)
     assert len(first) >= 5
-    assert (again.reused, known(table.ring)) == (irregular is _turned_round, first)
+    assert (again.reused, known(lane.table.ring)) == (irregular is _turned_round, first)
     assert "without the native core" in caplog.text or "rebuilt from the changelog" in caplog.text
 
 
-async def test_incarnation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_incarnation(lane_of: Callable[..., Lane]) -> None:
     """A new changelog gets its own incarnation; one with records keeps the incarnation that they name."""
+    found = []
+    for name, log in (("one", Log(5)), ("two", Log(5)), ("three", _history(incarnation="ab"))):
+        lane = lane_of(log, name)
+        await lane.open()
+        found.append(lane.table.record(lane.table.check([], []), [], {}, {}, {}).meta.incarnation)
 
-    async def incarnation(name: str, log: Log) -> str:
-        table = LaneTable(tmp_path / name, TableOptions(5, 5))
-        await _served(log, monkeypatch)(table)
-        meta = table.record(table.check([], []), [], {}, {}, {}).meta
-        table.close()
-        return meta.incarnation
-
-    assert await incarnation("one", Log(5)) != await incarnation("two", Log(5))
-    assert await incarnation("three", _history(incarnation="ab")) == "ab"
+    assert found[0] != found[1]
+    assert found[2] == "ab"
 
 
 def _slot_of_a_later_version(store: Store) -> None:
@@ -493,42 +497,33 @@ def _short_chunk(store: Store) -> None:
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 @pytest.mark.parametrize("damage", [_slot_of_a_later_version, _short_chunk])
 async def test_what_cannot_be_read_is_rebuilt_at_once(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    damage: Callable[[Store], None],
+    lane_of: Callable[..., Lane], caplog: pytest.LogCaptureFixture, damage: Callable[[Store], None]
 ) -> None:
     """RocksDB with a record that cannot be read is closed, while others are still unread, and rebuilt."""
     log = Log(40)
-    open_table = _served(log, monkeypatch)
-    table = LaneTable(tmp_path / "orders-0", TableOptions(40, 40))
+    lane = lane_of(log)
     for batch in ("abc", "defg", "hijk"):
         log.transact(batch)
-        await open_table(table)
-        table.close()
-    store = Store(tmp_path / "orders-0")
+        await lane.open()
+        lane.table.close()
+    store = Store(lane.folder)
     damage(store)
     store.close()
 
-    restored = await open_table(table)
+    restored = await lane.open()
 
     assert (restored.reused, restored.records) == (False, len(log.records))
-    assert known(table.ring) == known(log.ring)
+    assert known(lane.table.ring) == known(log.ring)
     assert caplog.text.count("is rebuilt from the changelog") == 1
-    table.close()
 
 
-async def test_record_of_a_later_version_in_the_changelog(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_record_of_a_later_version_in_the_changelog(lane_of: Callable[..., Lane]) -> None:
     """A changelog that this version cannot read is refused, and rebuilding does not help; it is not passed over."""
     log = _history()
     log.append(b"\x02", b"")
-    table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
 
     with pytest.raises(FormatError, match="unknown to this version"):
-        await _served(log, monkeypatch)(table)
-    table.close()
+        await lane_of(log).open()
 
 
 def _persist(

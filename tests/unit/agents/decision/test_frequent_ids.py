@@ -10,7 +10,6 @@ import pytest
 import native
 from agents.batch.batch import DueRecords, FetchedBatch
 from agents.batch.native_records import parse
-from agents.decision import frequent_ids
 from agents.decision.decide import Outcome
 from agents.decision.frequent_ids import COUNTERS, HALF_HOUR_S, FrequentId, FrequentIds, meaning
 from agents.decision.item import Item
@@ -24,23 +23,6 @@ from tests.support.records.stored_batches import Stored, stored
 CONSTANT = encode_id(b"constant")
 
 
-class Clock:
-    """A clock that moves only by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.001
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(frequent_ids, "time", clock)
-    return clock
-
-
 def _add(found: FrequentIds, *ids: bytes | None) -> None:
     """Add a batch of duplicates with these IDs, between accepted messages."""
     verdicts = [verdict for _ in ids for verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE)]
@@ -48,7 +30,7 @@ def _add(found: FrequentIds, *ids: bytes | None) -> None:
 
 
 @pytest.mark.parametrize(("constant", "others", "named"), [(10, 90, False), (11, 89, True), (9, 0, False)])
-def test_more_than_a_tenth(constant: int, others: int, named: bool, clock: Clock) -> None:
+def test_more_than_a_tenth(constant: int, others: int, named: bool, clock: SimpleNamespace) -> None:
     """A tenth is not enough, and neither are fewer than ten duplicates: those are resends."""
     found = FrequentIds("orders-0")
     for number in range(constant):
@@ -60,7 +42,7 @@ def test_more_than_a_tenth(constant: int, others: int, named: bool, clock: Clock
 
 
 @pytest.mark.parametrize("share", [0.15, 0.5])
-def test_among_many(share: float, clock: Clock) -> None:
+def test_among_many(share: float, clock: SimpleNamespace) -> None:
     """The ID is found among any number of others, whatever the batches, and with a fixed number of counters."""
     rng = random.Random(4)
     found = FrequentIds("orders-0")
@@ -80,7 +62,7 @@ def test_among_many(share: float, clock: Clock) -> None:
     assert all(len(window.counts) <= COUNTERS for window in found._windows)
 
 
-def test_an_hour_later(clock: Clock) -> None:
+def test_an_hour_later(clock: SimpleNamespace) -> None:
     """Duplicates of more than an hour ago do not count."""
     found = FrequentIds("orders-0")
     _add(found, *[CONSTANT] * 20)
@@ -112,7 +94,7 @@ def test_what_it_means(keys: dict[str, str], means: str) -> None:
     assert means in meaning(address)
 
 
-def test_the_log_names_it_once_an_hour(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_it_once_an_hour(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
     found = FrequentIds(
         "orders-0", means="A producer that sends one ID with all its messages loses all but the first"
     )
@@ -153,7 +135,7 @@ def _due(partition: int, *ids: bytes) -> DueRecords:
         ),
     ],
 )
-def test_records_of_the_core(source: str | list[str], named: FrequentId, clock: Clock) -> None:
+def test_records_of_the_core(source: str | list[str], named: FrequentId, clock: SimpleNamespace) -> None:
     """The native path makes no objects of records: the IDs of duplicates are read from its bytes, in several batches."""
     counts = _counts(duplicate_id_from=source)
     due = [_due(0, b"a", b"b"), _due(1, b"c", *[b"constant"] * 12)]
@@ -163,7 +145,7 @@ def test_records_of_the_core(source: str | list[str], named: FrequentId, clock: 
     assert counts.frequent_ids.most == named
 
 
-def test_records_of_python(clock: Clock) -> None:
+def test_records_of_python(clock: SimpleNamespace) -> None:
     """The path in Python has the IDs at hand. A message that its hop has decided about counts with no ID."""
     counts = _counts()
     records: list[Any] = [SimpleNamespace(headers=())] * 24

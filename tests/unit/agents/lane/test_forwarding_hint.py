@@ -1,27 +1,10 @@
 import logging
+from types import SimpleNamespace
 
 import pytest
 
-from agents.lane import forwarding_hint
 from agents.lane.forwarding_hint import AGAIN_AFTER_S, ForwardingHint
 from ringfence_kafka.config.load import validate
-
-
-class Clock:
-    """A clock that moves only by hand. It begins near zero, as on a machine that has just booted."""
-
-    def __init__(self) -> None:
-        self.now = 0.001
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(forwarding_hint, "time", clock)
-    return clock
 
 
 def _hint(partitioner: str = "murmur2", *, chained: bool = False) -> ForwardingHint:
@@ -44,7 +27,7 @@ def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
     ],
 )
 def test_names_share_and_remedy(
-    partitioner: str, remedy: str, clock: Clock, caplog: pytest.LogCaptureFixture
+    partitioner: str, remedy: str, clock: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The line names the lane, the share, the other partitioner with its clients, and what no partitioner fixes."""
     _hint(partitioner).count("orders-3", 750, 250)
@@ -55,7 +38,9 @@ def test_names_share_and_remedy(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_share_is_of_all_since_the_last_look(
+    clock: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     """The forwarded share covers all batches since the last check, and each thousand records starts a new count."""
     watched = _hint()
     for _ in range(10):
@@ -73,7 +58,7 @@ def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCap
     assert len(_said(caplog)) == 1
 
 
-def test_once_per_interval(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_once_per_interval(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
     """The hint appears once, however much is forwarded, and again after the interval."""
     watched = _hint()
     counts = []
@@ -96,7 +81,11 @@ def test_once_per_interval(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
     ],
 )
 def test_producers_that_do_not_know_new_partitions(
-    homes: set[int], place: tuple[int, int], former: int, clock: Clock, caplog: pytest.LogCaptureFixture
+    homes: set[int],
+    place: tuple[int, int],
+    former: int,
+    clock: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The hint after a growth names the producers' old partitions instead of another partitioner."""
     _hint().count("orders-1", 500, 500, homes, place)
@@ -106,7 +95,7 @@ def test_producers_that_do_not_know_new_partitions(
     assert ("set partitioner" in said) != bool(former)
 
 
-def test_a_chained_address(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_chained_address(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
     """The hint for a chained address blames neither partitioner nor producers, because workers write its input."""
     _hint(chained=True).count("orders-0", 900, 100, {1}, (0, 2))
 

@@ -446,26 +446,6 @@ def test_quarantine_that_takes_nothing() -> None:
         _quarantine(Given(8), 100)
 
 
-def test_quarantine_in_few_batches() -> None:
-    """Refused records go to quarantine in as few batches as possible, with those shown by digest among them."""
-    outcome = _outcome([])
-    values = [b"x" * 3_000 if index == 500 else b"v" for index in range(1_000)]
-    for number, value in enumerate(values):
-        _refuse(outcome, Given(number, value=value), "no")
-
-    batches = _emitter(bytes_max={"orders.quarantine": 2_500}).emit(outcome, _builders(2_500))
-
-    size = sum(batch.builder.size() for batch in batches)
-    written = _read(batches)
-    assert [item.headers[0] for item in written] == [
-        ("_RF_SOURCE", b"orders/3/%d" % index) for index in range(1_000)
-    ]
-    assert [item.value for item in written] == [
-        _digest(value) if len(value) > 1 else value for value in values
-    ]
-    assert len(batches) <= 1.1 * size / 2_500 + 2
-
-
 def test_no_digest_by_an_old_size() -> None:
     """A value is replaced by its digest only after the current limit of the quarantine topic was asked for."""
     outcome = _outcome([])
