@@ -57,26 +57,6 @@ def test_time_jumps_to_the_next_timer() -> None:
     assert told == [pytest.approx(3600, abs=0.001)]
 
 
-def _interleaved(seed: int) -> list[int]:
-    told: list[int] = []
-
-    async def say(number: int) -> None:
-        for _ in range(10):
-            told.append(number)
-            await asyncio.sleep(0)
-
-    loops = _loops(seed)
-    for number in range(3):
-        _start(loops, say(number))
-    _run(loops)
-    return told
-
-
-def test_seed_decides_whose_turn_it_is() -> None:
-    assert _interleaved(1) == _interleaved(1)
-    assert _interleaved(1) != _interleaved(2)
-
-
 def test_crash_leaves_no_trace() -> None:
     """A crashed process never runs its cleanup, neither at the crash nor when its world ends."""
     told: list[str] = []

@@ -82,16 +82,3 @@ def test_it_comes_when_its_time_is_up(wire: Wire) -> None:
     wire.run(COMES_S + 2)
 
     assert wire.arrived == ["b", "a", "c"]
-
-
-def test_all_heals(wire: Wire) -> None:
-    """Healing delivers each late request, and no later request is late."""
-    for _ in range(2):
-        wire.network.belate("produce", TOLD_S, COMES_S, "", 0)
-    wire.send(wire.produce, "a")
-    wire.run(0.2)
-    wire.network.bring()
-    wire.send(wire.produce, "b")
-    wire.run(1.0)
-
-    assert wire.arrived == ["a", "b"]

@@ -1,48 +1,18 @@
 """When a failed message is tried again, and when it is given up."""
 
-import itertools
-
-import pytest
-
 from ringfence_client import ConsumerOptions
 from ringfence_client.handlers.retries import Failures, RetryPolicy
 
 
-def given_up_after(policy: RetryPolicy) -> list[float]:
-    """Seconds at which a message that always fails at once is attempted, until it is given up."""
-    now, attempts, failures, begun = 0.0, 0, Failures(0, 0), []
-    while True:
-        begun.append(now)
-        attempts += 1
-        failures = Failures(attempts, failures.since_ms)
-        if policy.exhausted(attempts):
-            return begun
-        now += policy.delay(attempts, failures, round(now * 1000))
-
-
 def test_default_outlives_minutes() -> None:
     """The default policy tries a message five times within ten minutes, soon at first."""
-    begun = given_up_after(ConsumerOptions().policy)
+    policy, begun = ConsumerOptions().policy, [0.0]
+    while not policy.exhausted(attempt := len(begun)):
+        begun.append(begun[-1] + policy.delay(attempt, Failures(attempt, 0), round(begun[-1] * 1000)))
 
     assert len(begun) == 5
     assert begun[1] < 0.2
     assert 599.9 <= begun[-1] <= 720
-
-
-@pytest.mark.parametrize(
-    ("count", "seconds"),
-    [(2, 1.0), (3, 5.0), (12, 3_600.0), (100, 86_400.0)],
-)
-def test_a_maximum_is_a_maximum(count: int, seconds: float) -> None:
-    """The attempts are spread over the retry time: never more than the maximum, and the last not before that time."""
-    policy = ConsumerOptions(max_attempts=count, retry_time=seconds).policy
-    begun = given_up_after(policy)
-
-    assert len(begun) == count
-    assert begun[-1] >= seconds - 0.01
-    assert begun[-1] <= 1.3 * max(seconds, sum(min(60.0, 0.1 * 2**index) for index in range(count - 1)))
-    delays = [later - earlier for earlier, later in itertools.pairwise(begun)]
-    assert all(later > earlier / 2 for earlier, later in itertools.pairwise(delays[:-1]))
 
 
 def test_what_the_handler_asks_for() -> None:

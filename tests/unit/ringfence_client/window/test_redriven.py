@@ -190,8 +190,22 @@ class _Story:
         self.fed = 0
 
     def fetch(self, upto: int) -> None:
-        self.window.feed([Fetched(index, (b"a", b"b", None)[index % 3]) for index in range(self.fed, upto)])
+        """Fetch on, sometimes from an offset that was fetched before."""
+        begin = max(0, self.fed - self.chance.randrange(3))
+        self.window.feed([Fetched(index, (b"a", b"b", None)[index % 3]) for index in range(begin, upto)])
         self.fed = max(self.fed, upto)
+
+    def purge(self) -> None:
+        """Drop messages of a group, fetched or not, as an operator does; more may be fetched meanwhile."""
+        fetched = min(self.COUNT, self.fed + self.chance.randrange(2))
+        kind, below = self.chance.randrange(2), self.chance.randint(fetched, self.COUNT)
+        group = (b"a", b"b")[kind]
+        groups = {number: (b"a", b"b", None)[number % 3] for number in self.window.unfetched(below)}
+        self.fetch(fetched)
+        self.window.drop_unfetched(group, groups)
+        self.window.purge(group, below)
+        for number in range(kind, below, 3):
+            self.wanted[number] = self.done[number]
 
     def add_redriven(self, share: float = 1.0) -> None:
         for number in self.window.redrives.missing():
@@ -217,12 +231,14 @@ class _Story:
 
 
 def test_each_exactly_as_often_as_asked() -> None:
-    """Random finishing, redrives and changes of the holder: nothing is done more often, or less, than it was asked for."""
+    """Random finishing, redrives, purges and changes of the holder: nothing is done more often, or less, than asked for."""
     for seed in range(150):
         story = _Story(seed)
         for _ in range(150):
             what = story.chance.randrange(5)
-            if what == 0:
+            if story.chance.random() < 0.02:
+                story.purge()
+            elif what == 0:
                 story.fetch(min(story.COUNT, story.fed + 1))
             elif what == 1:
                 story.redrive()
@@ -237,43 +253,3 @@ def test_each_exactly_as_often_as_asked() -> None:
 
         assert (seed, story.wanted) == (seed, story.done)
         assert story.window.next == story.COUNT
-
-
-def test_purged_before_it_is_fetched() -> None:
-    """A purge finishes the unfetched messages of a group that the progress names.
-
-    A message redriven afterwards is delivered, and no other purged one.
-    """
-    window = _window(Progress(2, again=(0, 1), blocked=(3, 4), attempts={5: 1, 9: 1}))
-    window.feed(of(b"b", 2))
-    groups = dict.fromkeys((0, 3, 5), b"a") | {1: b"b", 4: b"b"}
-
-    assert window.unfetched(6) == [0, 1, 3, 4, 5]
-    assert window.drop_unfetched(b"a", groups) == [0, 3, 5]
-    assert window.purge(b"a", 6) == 0
-    assert window.redrive(3, 1)
-
-    written = _written(window)
-    after = _window(written)
-
-    assert (written.next, written.finished) == (2, [(3, 4), (5, 6)])
-    assert (written.again, written.blocked) == ((1, 3), (4,))
-    for item in (window, after):
-        item.feed([*of(b"b", 2), *of(b"a", 3), *of(b"b", 4), *of(b"a", 5, 6)])
-        assert item.redrives.missing() == [1, 3]
-        assert item.add_redriven(Fetched(3, b"a"))
-        assert [item.ledger.acquire("handler") for _ in range(2)] == [2, 3]
-
-
-def test_fetched_while_it_was_looked_up() -> None:
-    """A message fetched during the look-up is in its group, and the purge drops it there, as it does a redriven one."""
-    window = _window(Progress(2, again=(0,), blocked=(3,)))
-
-    assert window.unfetched(9) == [0, 3]
-
-    window.feed(of(b"a", 2, 3, 4))
-    window.add_redriven(Fetched(0, b"a"))
-
-    assert window.drop_unfetched(b"a", {0: b"a", 3: b"a"}) == []
-    assert window.purge(b"a", 9) == 4
-    assert (window.next, window.redrives.blocked, window.unfinished) == (5, set(), 0)

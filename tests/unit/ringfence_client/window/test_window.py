@@ -32,19 +32,6 @@ def _finish_next(window: Window) -> int | None:
 # -- what comes in ------------------------------------------------------------------------------------------------
 
 
-def test_fetched_twice() -> None:
-    """A message fetched twice, as after a seek, is dropped, and so is an earlier position."""
-    window = _window(Progress(5))
-    window.feed(of(b"a", 5, 6))
-
-    window.feed(of(b"a", 4, 5, 6, 7) + of(b"b", 5, 8))
-    assert window.unfinished == 4
-
-    window.reached(6)
-
-    assert window.end == 9
-
-
 def test_stored_runs() -> None:
     """Messages above ``next`` that the last holder finished are not repeated, and are recorded again."""
     window = _window(Progress(5, [(6, 8), (10, 11)]))
@@ -219,28 +206,6 @@ def test_skipped() -> None:
     assert [window.skip(b"a"), window.skip(b"a"), window.skip(b"a")] == [1, 1, 0]
     assert (window.progress("me", "").next, window.attempts.counts) == (2, {})
     assert window.counts == {"undone": 1, "kept": 1, "parked": 0}
-
-
-def test_purged() -> None:
-    """A purge drops what nobody acquired of a group, kept or parked or yet to be fetched below an offset, and no more."""
-    window = _window(Progress(0), records_max=4)
-    window.feed(of(b"a", 0, 1, 2, 3) + of(b"b", 4))
-    window.ledger.acquire("x")
-
-    assert window.counts["parked"] == 2
-    assert window.purge(b"a", 8) == 3
-    assert window.counts == {"undone": 2, "kept": 2, "parked": 0}
-
-    successor = _window(window.progress("me", ""))
-    for item in (window, successor):
-        item.feed(of(b"a", 0, 1, 2, 3) + of(b"b", 4) + of(b"a", 6, 7, 8) + of(b"b", 9))
-
-        assert item.purge(b"none", 0) == 0
-
-    window.finish(0, End.ACK, "x")
-
-    assert [_finish_next(window) for _ in range(4)] == [4, 8, 9, None]
-    assert [_finish_next(successor) for _ in range(5)] == [0, 4, 8, 9, None]
 
 
 def test_failures_of_what_is_finished() -> None:
