@@ -76,18 +76,6 @@ def test_configuration(tmp_path: Path) -> None:
     assert settings.app.web_port == 7
 
 
-def test_another_program_has_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the display has handed over, its thread ends and prints nothing."""
-    monkeypatch.setattr(display, "QUIET_LIMIT_S", 0.01)
-    output = io.StringIO()
-    with Display(1_000, Console(file=output, width=100)) as shown:
-        shown.phase("check")
-        shown.hand_over("The run:")
-        shown._ticker.join()
-
-    assert output.getvalue().splitlines()[-1] == "The run:"
-
-
 @pytest.mark.parametrize("plan", [Plan, bridged.Plan])
 def test_too_few(plan: type[Plan | bridged.Plan]) -> None:
     """Fewer messages than a demo needs are refused with the number that is enough."""
