@@ -10,7 +10,7 @@ from agents.lane.state_folder import IDS_IN_MEMORY_MAX, StateFolder
 from app.commands.status import lanes, page
 from app.commands.status import status as verb
 from app.commands.status.findings import findings
-from app.commands.status.model import Worker
+from app.commands.status.model import Status, Worker
 from ringfence_kafka.groups.members import Member
 from tables.rocksdb.errors import StateFolderError
 from tests.support.standing import BRIDGE, STATUS, WORKER, only, printed, with_lanes, with_share
@@ -65,25 +65,11 @@ async def test_two_causes_are_named() -> None:
         f"lanes orders-0, orders-2: 2 folders in /data/w1 cannot be written: {NO_SPACE}: help; "
         "lane orders-1: /data/w1/orders-1 cannot be written: Permission denied: help ("
     )
-    folder.on_disk("orders-0")
-    folder.on_disk("orders-2")
+    for lane in ("orders-0", "orders-2"):
+        folder.on_disk(lane)
     assert NO_SPACE not in folder.fault
     folder.on_disk("orders-1")
     assert folder.fault == ""
-
-
-def test_some_lanes_wait() -> None:
-    """A lane in memory beside a lane without room there is a problem that somebody has to act on."""
-    worker = _worker(state_folder="no space", lanes_in_memory=["orders-0"])
-    [address] = STATUS.addresses
-    waits = replace(address.lanes[1], state="retrying", folder_fault=True)
-    both = [replace(address, lanes=[address.lanes[0], lane]) for lane in (address.lanes[1], waits)]
-
-    statuses = [replace(STATUS, workers=[worker], addresses=[one]) for one in both]
-    [[note], [standing]] = map(findings, statuses)
-
-    assert (note.stands, standing.stands) == (False, True)
-    assert standing.what == "no space; lane orders-0 in memory"
 
 
 def test_a_long_text_is_shortened() -> None:
@@ -112,29 +98,6 @@ def test_folder_fault_of_a_lane() -> None:
     assert not lanes._folder_fault({"reason": "TimeoutError"})
 
 
-def test_lanes_of_addresses_with_one_cause() -> None:
-    """The same reason for lanes of two addresses is one finding."""
-    status = with_lanes(state="retrying", reason="brokers are away", lag=1)
-    [address] = status.addresses
-    lane = replace(address.lanes[0], lane="bills-0")
-    other = replace(address, address="bills", topic="bills", lanes=[lane])
-    found = only(replace(status, addresses=[address, other]))
-
-    assert found.where == "lanes orders-0, orders-1, bills-0"
-    assert found.what.endswith("brokers are away; up to 3 messages wait")
-
-
-def test_workers_with_one_cause() -> None:
-    """A problem that several workers report is one finding, and so is a cluster that holds up several bridges."""
-    workers = [replace(WORKER, name=name, broker="away") for name in ("w1", "w2")]
-    away = only(replace(STATUS, workers=workers))
-    bridges = [replace(BRIDGE, bridge=name, fault="west:9092 does not answer") for name in ("a", "b")]
-    found = only(replace(STATUS, bridges=bridges))
-
-    assert (away.where, away.what) == ("workers w1, w2", "brokers do not answer there, and lanes wait")
-    assert (found.where, found.command) == ("bridges a, b", "ringfence bridge status")
-
-
 def test_a_quota_is_a_note() -> None:
     """A quota that delays two workers and a consumer is a note for each group, with the quotas."""
     workers = [replace(_worker(throttled={"Fetch": 1.5, "Produce": 2}), name=name) for name in ("w1", "w2")]
@@ -152,24 +115,55 @@ def test_a_quota_is_a_note() -> None:
     assert document["consumers"][0]["throttled"] == {"Fetch": 5.0}
 
 
-def test_partitions_with_one_cause() -> None:
-    """Partitions that no consumer was given are one finding, and of many only some are named."""
-    status = with_share(lag=5, state="none", holder=None, head_age_seconds=61.0)
-    [group] = status.consumers
-    shares = [replace(group.partitions[0], partition=index) for index in range(6)]
-    found = only(replace(status, consumers=[replace(group, partitions=shares)]))
-
-    assert found.where == "billing at orders, partitions 0, 1, 2, 3 and 2 more"
+[ADDRESS] = with_lanes(state="retrying", reason="brokers are away", lag=1).addresses
+OTHER = replace(ADDRESS, address="bills", topic="bills", lanes=[replace(ADDRESS.lanes[0], lane="bills-0")])
+[GROUP] = with_share(lag=5, state="none", holder=None, head_age_seconds=61.0).consumers
+SHARES = [replace(GROUP.partitions[0], partition=index) for index in range(6)]
 
 
-@pytest.mark.parametrize(("names", "stands"), [([], True), (["orders-0", "orders-1"], False)])
-def test_lanes_in_memory(names: list[str], stands: bool) -> None:
-    """The worker has a field for it. Its text decides nothing, and a worker without the field has none in memory."""
+@pytest.mark.parametrize(
+    ("status", "where", "what"),
+    [
+        (replace(STATUS, addresses=[ADDRESS, OTHER]), "lanes orders-0, orders-1, bills-0",
+         "brokers are away; up to 3 messages wait"),
+        (replace(STATUS, workers=[replace(WORKER, name=name, broker="away") for name in ("w1", "w2")]),
+         "workers w1, w2", "brokers do not answer there, and lanes wait"),
+        (replace(STATUS, consumers=[replace(GROUP, partitions=SHARES)]),
+         "billing at orders, partitions 0, 1, 2, 3 and 2 more", ""),
+        (replace(STATUS, bridges=[replace(BRIDGE, bridge=name, fault="no answer") for name in ("a", "b")]),
+         "bridges a, b", "no answer"),
+    ],
+)  # fmt: skip
+def test_one_cause(status: Status, where: str, what: str) -> None:
+    """One cause for several is one finding, and of many only some are named."""
+    found = only(status)
+
+    assert found.where == where
+    assert found.what.endswith(what)
+
+
+@pytest.mark.parametrize(
+    ("names", "waits", "stands"),
+    [
+        ([], False, True),
+        (["orders-0"], True, True),
+        (["orders-0"], False, False),
+        (["orders-0", "orders-1"], False, False),
+    ],
+)
+def test_lanes_in_memory(names: list[str], waits: bool, stands: bool) -> None:
+    """A lane in memory is a note. Beside a lane without room there it is a problem that somebody has to act on.
+
+    The worker has a field for it. Its text decides nothing, and a worker without the field has none in memory.
+    """
     told = {"lanes_in_memory": names} if names else {}
-    status = replace(
-        STATUS, workers=[_worker(state_folder="no space (lanes keep their state in memory)", **told)]
-    )
+    worker = _worker(state_folder="no space (lanes keep their state in memory)", **told)
+    [address] = STATUS.addresses
+    lane = replace(address.lanes[1], state="retrying", folder_fault=True) if waits else address.lanes[1]
+    address = replace(address, lanes=[address.lanes[0], lane])
+    status = replace(STATUS, workers=[worker], addresses=[address])
     found = only(status)
 
     assert found.stands is stands
+    assert ("; lane orders-0 in memory" in found.what) is waits
     assert verb.as_document(status, [found])["workers"][0]["lanes_in_memory"] == names
