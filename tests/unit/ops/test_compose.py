@@ -1,11 +1,8 @@
 """docker-compose.yml: what compose would refuse, and what it would take although it is wrong."""
 
-import shutil
-import subprocess
 from typing import Any
 
 import pytest
-import yaml
 
 from app.embedded.jars import KAFKA_VERSION
 from ringfence_kafka.config.load import load
@@ -16,24 +13,6 @@ from tests.support.deployment import RULES
 [FILE] = deployment.documents(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("ringfence")]
-
-
-def test_what_compose_makes_of_it() -> None:
-    """Compose accepts the file and finds all services, if it is installed."""
-    for command in (["docker-compose"], ["docker", "compose"]):
-        if shutil.which(command[0]) is None:
-            continue
-        if subprocess.run([*command, "version"], capture_output=True, check=False).returncode == 0:
-            break
-    else:
-        pytest.skip("neither docker-compose nor docker's compose plugin is installed")
-    done = subprocess.run(
-        [*command, "--profile", "nightly", "-f", "docker-compose.yml", "config"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stderr
-    assert set(yaml.safe_load(done.stdout)["services"]) == set(SERVICES)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -90,16 +69,8 @@ def test_volumes() -> None:
 def test_prometheus_asks_everyone_who_answers() -> None:
     """Prometheus asks every service with metrics, and reads the rules without their tests."""
     [read] = deployment.documents(ROOT / "ops" / "prometheus" / "prometheus.yml")
-    targets = {
-        item for job in read["scrape_configs"] for group in job["static_configs"] for item in group["targets"]
-    }
-
+    groups = [group for job in read["scrape_configs"] for group in job["static_configs"]]
     serving = {our for our in OURS if SERVICES[our]["command"][0] in {"worker", "consume", "bridge"}}
-    assert targets == {f"{name}:6066" for name in serving}
+
+    assert {item for group in groups for item in group["targets"]} == {f"{name}:6066" for name in serving}
     assert [path for pattern in read["rule_files"] for path in RULES.parent.glob(pattern)] == [RULES]
-    if shutil.which("promtool") is not None:
-        checked = subprocess.run(
-            ["promtool", "check", "config", "prometheus.yml"], cwd=ROOT / "ops" / "prometheus",
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert checked.returncode == 0, checked.stdout + checked.stderr

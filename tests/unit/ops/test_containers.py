@@ -1,13 +1,9 @@
 """The trial of images and compose file: what it takes from a machine, and what it expects."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from ringfence_kafka.errors import PrerequisiteError
-from tests.containers import __main__ as containers
-from tests.containers import images, machine, stack
+from tests.containers import machine
 from tests.containers.command import CommandError, attempt, run
 
 
@@ -36,27 +32,6 @@ global.trusted-host='\na.example\nb.example'
     assert machine.pip_settings("") == "[global]\n"
 
 
-def test_every_image_of_ours_is_replaced_by_a_built_one(tmp_path: Path) -> None:
-    """The second compose file names a service of the first for each image, and nothing but the image."""
-    services = images.services()
-    replaced = dict.fromkeys(services, "localhost/image")
-
-    images.override(replaced, tmp_path / "override.yml")
-
-    found = yaml.safe_load((tmp_path / "override.yml").read_text("utf-8"))
-    assert found == {"services": {name: {"image": "localhost/image"} for name in services}}
-    assert images.base_name().startswith("python:3.11-")
-
-
-def test_ports_of_the_trial_are_those_of_the_file() -> None:
-    """The compose file publishes the ports that the trial asks."""
-    services = images.services()
-    web = {name: int(services[name]["ports"][0].split(":")[1]) for name in (*stack.WEB, "prometheus")}
-
-    assert f"http://127.0.0.1:{web.pop('prometheus')}" == stack.PROMETHEUS
-    assert web == stack.WEB
-
-
 def test_a_program_that_fails_shows_its_last_lines() -> None:
     assert attempt(["sh", "-c", "echo out; echo err >&2; exit 3"], limit_s=10).code == 3
     with pytest.raises(CommandError, match=r"ended with 3: its last lines:\n    out\n    err"):
@@ -64,12 +39,3 @@ def test_a_program_that_fails_shows_its_last_lines() -> None:
     with pytest.raises(CommandError, match=r"did not end within 0 s"):
         run(["sleep", "10"], limit_s=0.1)
     assert run(["cat"], limit_s=10, given="in") == "in"
-
-
-def test_a_second_trial_waits(tmp_path: Path) -> None:
-    """A second trial is refused, because both would use the same names of containers."""
-    another = pytest.raises(PrerequisiteError, match="another trial runs on this machine")
-    with containers.alone(tmp_path), another, containers.alone(tmp_path):
-        pass
-    with containers.alone(tmp_path):
-        pass

@@ -1,6 +1,5 @@
 """ops/kubernetes: what the API server would refuse, and what it would take although it is wrong."""
 
-import copy
 import shutil
 import subprocess
 from typing import Any
@@ -57,58 +56,22 @@ def test_schema(name: str) -> None:
     assert deployment.kubernetes_fault(MANIFESTS[name]) == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "key", "value"),
-    [
-        ("StatefulSet/ringfence-worker", ("spec", "template", "spec"), "terminationGracePeriod", 60),
-        ("StatefulSet/ringfence-worker", ("spec",), "replicas", "two"),
-        ("ScaledObject/billing", ("spec",), "maxReplicas", 4),
-    ],
-)
-def test_the_schema_finds_faults(name: str, path: tuple[str, ...], key: str, value: object) -> None:
-    """The schema finds a wrong key deep in a pod, a wrong type, and a wrong key of KEDA."""
-    there = broken = copy.deepcopy(MANIFESTS[name])
-    for part in path:
-        there = there[part]
-    there[key] = value
-
-    fault = deployment.kubernetes_fault(broken)
-    assert key in fault or str(value) in fault
-
-
-def test_configuration() -> None:
-    """The file is valid with what the pods' environment adds."""
-    environment = {
-        "RINGFENCE_APP__INSTANCE": "ringfence-worker-0",
-        "RINGFENCE_WORKER_PORT": "tcp://10.1.2.3:6066",
-    }
-    settings = load(KUBERNETES / "ringfence.toml", environment | {"RINGFENCE_APP__WEB_HOST": "10.1.2.3"})
-
-    assert settings.app.instance_name == "ringfence-worker-0"
-    assert settings.app.web_port == 6066
-    assert "orders" in {address.name for address in settings.addresses}
-
-
 def test_a_worker_finds_its_state_again() -> None:
-    """A worker's folder has the pod's name, and lies in a volume that belongs to that name."""
-    instance = _environment(WORKER)["RINGFENCE_APP__INSTANCE"]
-    [claim] = MANIFESTS[WORKER]["spec"]["volumeClaimTemplates"]
-    mounts = {item["name"]: item["mountPath"] for item in _container(WORKER)["volumeMounts"]}
+    """A worker's folder has the pod's name, and lies in a volume that belongs to that name.
 
-    assert instance["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
-    assert mounts[claim["metadata"]["name"]] == "/ringfence/data"
-
-
-def test_workers_see_one_another() -> None:
-    """Each worker announces its name in the headless Service, from variables that precede it in its environment."""
-    environment = _environment(WORKER)
+    It announces its name in the headless Service, from variables that precede it in its environment.
+    """
+    environment, spec = _environment(WORKER), MANIFESTS[WORKER]["spec"]
     order = list(environment)
+    [claim] = spec["volumeClaimTemplates"]
+    mounts = {item["name"]: item["mountPath"] for item in _container(WORKER)["volumeMounts"]}
     name = environment["RINGFENCE_APP__WEB_NAME"]["value"]
 
-    assert name == f"$(RINGFENCE_APP__INSTANCE).{MANIFESTS[WORKER]['spec']['serviceName']}.$(NAMESPACE).svc"
-    assert environment["NAMESPACE"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
-    for earlier in ("RINGFENCE_APP__INSTANCE", "NAMESPACE"):
-        assert order.index(earlier) < order.index("RINGFENCE_APP__WEB_NAME")
+    for key, field in (("RINGFENCE_APP__INSTANCE", "metadata.name"), ("NAMESPACE", "metadata.namespace")):
+        assert environment[key]["valueFrom"]["fieldRef"]["fieldPath"] == field
+        assert order.index(key) < order.index("RINGFENCE_APP__WEB_NAME")
+    assert mounts[claim["metadata"]["name"]] == "/ringfence/data"
+    assert name == f"$(RINGFENCE_APP__INSTANCE).{spec['serviceName']}.$(NAMESPACE).svc"
     assert MANIFESTS["Service/ringfence-worker"]["spec"]["publishNotReadyAddresses"]
 
 
@@ -138,24 +101,21 @@ def test_what_serves(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_PODS)
-def test_arguments(name: str) -> None:
-    """The command line takes what each container is started with, and a pod gets enough time to drain before it is killed."""
-    for container in _containers(name):
-        assert deployment.understood(container["args"]) == ""
-    arguments = _container(name)["args"]
+def test_pods(name: str) -> None:
+    """The command line takes what each container is started with, and a pod gets enough time to drain before it is killed.
+
+    It meets the namespace's security standard: no root, no privileges to gain, and a read-only root file system.
+    """
+    pod, arguments = _pod(name), _container(name)["args"]
     options = dict(item.removeprefix("--").split("=", 1) for item in arguments if item.startswith("--"))
     drain_s = max(DRAIN_LIMIT_S, float(options.get("drain-timeout", 0)))
 
-    assert _pod(name)["terminationGracePeriodSeconds"] >= drain_s + LEAVING_S
+    assert pod["terminationGracePeriodSeconds"] >= drain_s + LEAVING_S
     assert "consume" not in arguments or "drain-timeout" in options
-
-
-@pytest.mark.parametrize("name", WITH_PODS)
-def test_restricted(name: str) -> None:
-    """Pods meet the namespace's security standard: no root, no privileges to gain, and a read-only root file system."""
-    assert _pod(name)["securityContext"]["runAsNonRoot"] is True
-    assert _pod(name)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for container in _containers(name):
+        assert deployment.understood(container["args"]) == ""
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -177,14 +137,20 @@ def test_a_verdict_is_not_asked_for_again() -> None:
 
 
 def test_scaling() -> None:
-    """Every scaled workload exists, and is scaled by the lag of its own group."""
+    """Every scaled workload exists, and is scaled by the lag of its own group. The file is valid with the pods' environment."""
+    environment = {
+        "RINGFENCE_APP__INSTANCE": "ringfence-worker-0",
+        "RINGFENCE_WORKER_PORT": "tcp://10.1.2.3:6066",
+    }
+    app = load(KUBERNETES / "ringfence.toml", environment | {"RINGFENCE_APP__WEB_HOST": "10.1.2.3"}).app
     scaled = [manifest["spec"] for name, manifest in MANIFESTS.items() if name.startswith("ScaledObject/")]
     groups = {spec["triggers"][0]["metadata"]["consumerGroup"] for spec in scaled}
     targets = [spec["scaleTargetRef"] for spec in scaled]
 
     assert {f"{target.get('kind', 'Deployment')}/{target['name']}" for target in targets} <= set(MANIFESTS)
-    assert groups == {"billing", load(KUBERNETES / "ringfence.toml", {}).app.id}
+    assert groups == {"billing", app.id}
     assert "--consumer-group=billing" in _container("Deployment/billing")["args"]
+    assert (app.instance_name, app.web_port) == ("ringfence-worker-0", 6066)
 
 
 def test_kustomization() -> None:

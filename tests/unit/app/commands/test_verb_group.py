@@ -15,14 +15,11 @@ from app.commands.verb_group import VerbGroup
     ("arguments", "said"),
     [
         ("--config F status", "--config belongs after the verb: cli status --config F"),
-        ("-X a=b topics create", "-X belongs after the verb: cli topics create -X a=b"),
         ("topics --config F create", "--config belongs after the verb: cli topics create --config F"),
-        ("--config F", "--config belongs after the verb: cli VERB --config F"),
         ("--nothing status", "No such option: --nothing"),
         ("staus", "No such command 'staus'. Did you mean 'cli status'?"),
         ("rings sow", "No such command 'sow'. Did you mean 'cli rings show'?"),
         ("purge orders", "No such command 'purge'. Did you mean 'cli groups purge'?"),
-        ("xyz", "No such command 'xyz'.\n"),
     ],
 )
 def test_wrong_usage(arguments: str, said: str) -> None:

@@ -15,18 +15,6 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "cache_directory", lambda: tmp_path)
 
 
-def test_of_one_java_and_one_class_path(tmp_path: Path) -> None:
-    """Another Java at the same place, or other jars, have another archive. It does not replace one of another version of Kafka."""
-    program = tmp_path / "java"
-    program.write_bytes(b"17")
-    one = classes.archive(program, "/kafka-4.1.0/*")
-    program.write_bytes(b"17.1")
-    others = [classes.archive(program, f"/{name}/*") for name in ("kafka-4.1.0", "kafka-4.1.1")]
-
-    assert len({one, *others}) == 3
-    assert [path.match(classes.archives("/kafka-4.1.0/*")) for path in (one, *others)] == [True, True, False]
-
-
 def test_none_and_one_that_does_not_fit(tmp_path: Path) -> None:
     """A broker starts without a missing archive, and silently ignores a damaged one or that of another Java."""
     program = java.find()

@@ -148,8 +148,13 @@ def test_addresses_of_artemis() -> None:
 
 
 def test_bridges_of_artemis() -> None:
-    """A bridge keeps its filter; one whose filter or target has no form here stands behind #, with the reason."""
-    [bridge] = _imported(FILES[0])["bridges"]
+    """A bridge keeps its filter; one whose filter or target has no form here stands behind #, with the reason.
+
+    A cluster connection that shares messages out becomes a strict one; the own member is [kafka].
+    """
+    data = _imported(FILES[0])
+    hosts = "paris-1.example:9092,paris-2.example:9092"
+    [bridge], [connection] = data["bridges"], data["cluster_connections"]
     assert bridge == {
         "name": "to-paris",
         "source_topic": "orders.eu.accepted",
@@ -157,7 +162,7 @@ def test_bridges_of_artemis() -> None:
         "use_duplicate_detection": False,
         "filter_header": "region",
         "filter_values": ["eu", "it's"],
-        "target": {"bootstrap_servers": "paris-1.example:9092,paris-2.example:9092"},
+        "target": {"bootstrap_servers": hosts},
     }
     text = Path("ringfence.toml").read_text("utf-8")
     invalid = (
@@ -165,16 +170,9 @@ def test_bridges_of_artemis() -> None:
     )
     for part in ("# its filter is not of the form", '# name = "priced"', invalid):
         assert part in text
-
-
-def test_cluster_connections() -> None:
-    """One that shares messages out becomes a strict one; the own member is [kafka]; one without members stands behind #."""
-    members = [
-        {"name": "berlin-core"},
-        {"name": "paris", "bootstrap_servers": "paris-1.example:9092,paris-2.example:9092"},
-    ]
-    expected = {"name": "eu", "this": "berlin-core", "load_balancing": "strict", "members": members}
-    assert _imported(FILES[0])["cluster_connections"] == [expected | {"addresses": ["orders", "orders.*"]}]
+    members = [{"name": "berlin-core"}, {"name": "paris", "bootstrap_servers": hosts}]
+    strict = {"load_balancing": "strict", "addresses": ["orders", "orders.*"], "members": members}
+    assert connection == {"name": "eu", "this": "berlin-core", **strict}
 
 
 def test_hornetq() -> None:

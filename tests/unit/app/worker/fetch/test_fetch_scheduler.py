@@ -90,19 +90,6 @@ def test_when_a_batch_begins(fetched_s: float, counted: bool) -> None:
     assert asked.pace.asked_at(TopicPartition("orders", 2)) == asked.now
 
 
-def test_who_is_behind_is_asked_at_once() -> None:
-    """The next batch of a partition that is behind does not begin at an earlier fetch that had waited."""
-    asked = Asked()
-    asked.read(p0=False)
-    asked.now += asked.spacing.wait_s
-    asked.brokers()
-    asked.read(p0=True)
-    asked.brokers()
-    asked.now += 0.001
-
-    assert asked.pace.asked_at(TopicPartition("orders", 0)) == asked.now
-
-
 @pytest.mark.parametrize("behind", [{}, {"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}])
 def test_who_is_behind_does_not_wait(behind: dict[str, bool]) -> None:
     """A broker does not wait if one of its partitions is behind, in any order of reads, or if nothing was read from it."""
