@@ -25,12 +25,7 @@ async def test_a_target_that_does_not_answer() -> None:
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
         target = {"bootstrap_servers": f"127.0.0.1:{taken.getsockname()[1]}"}
-        bridge = {
-            "name": "west",
-            "source_topic": "orders.accepted",
-            "target_address": "orders",
-            "target": target,
-        }
+        bridge = {"name": "west", "source_topic": "s", "target_address": "orders", "target": target}
         settings = validate({"addresses": [{"name": "orders"}], "bridges": [bridge]})
 
         assert await BridgeQuarantines().read(plans(settings)) == {}
