@@ -30,8 +30,7 @@ class _Admin:
         found: dict[str, Future[Any]] = {group: Future() for group in groups}
         for name, future in found.items():
             if name == "hidden":
-                refused = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
-                future.set_exception(KafkaException(refused))
+                future.set_exception(KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))
             else:
                 future.set_result(SimpleNamespace(state=SimpleNamespace(name="STABLE"), members=[]))
         return found

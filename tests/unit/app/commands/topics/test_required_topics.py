@@ -209,7 +209,7 @@ def test_accepted_topic_that_keeps_less(accepted: str, source: str, told: str) -
 def test_retention_of_a_topic() -> None:
     """A topic has no retention limit if none is set, the broker writes its own time, or only compaction deletes."""
     kept = {"cleanup.policy": "delete", "retention.ms": "5"}
-    endless = (
+    endless: tuple[dict[str, str] | None, ...] = (
         None,
         {},
         kept | {"cleanup.policy": "compact"},

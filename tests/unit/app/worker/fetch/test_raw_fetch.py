@@ -64,16 +64,23 @@ def log_of(
     batches: int, each: int, size: int = 100, codec: int = 0, headers: Sequence[tuple[str, bytes]] = ()
 ) -> bytes:
     """Return that many record batches of that many records."""
-    return b"".join(
-        stored(
-            [
-                Stored(begin + number, key=b"group", value=b"v" * size, headers=headers)
-                for number in range(each)
-            ],
-            codec,
-        )
-        for begin in range(0, batches * each, each)
-    )
+    records = [
+        Stored(number, key=b"group", value=b"v" * size, headers=headers) for number in range(batches * each)
+    ]
+    return b"".join(stored(records[at : at + each], codec) for at in range(0, len(records), each))
+
+
+def settled(buffers: Buffers) -> int:
+    """Return the bytes that are held after everything that was given back is counted."""
+    buffers.settle()
+    return buffers.used
+
+
+async def part_of(buffers: Buffers, fetched: Fetched) -> tuple[Sequence[Any], Held]:
+    """Return the next part, which has records."""
+    records, held = await buffers.read(fetched, TP)
+    assert held is not None
+    return records, held
 
 
 async def read_all(buffers: Buffers, fetched: Fetched) -> list[tuple[Sequence[Any], Held]]:
@@ -106,8 +113,7 @@ async def test_bounded_by_bytes(codec: int) -> None:
     found: list[int] = []
     counts = []
     while TP in fetched._records:
-        records, held = await buffers.read(fetched, TP)
-        assert held is not None
+        records, held = await part_of(buffers, fetched)
         assert held.bytes <= 2 * limit
         assert buffers.used <= 3 * limit
         found += [record.offset for record in records]
@@ -135,32 +141,15 @@ async def test_what_lies_does_not_stop_a_partition_that_has_nothing() -> None:
     found = 0
     while TP in fetched._records:
         assert buffers.has_room(TP)
-        records, held = await buffers.read(fetched, TP)
+        records, held = await part_of(buffers, fetched)
         found += len(records)
         assert not buffers.has_room(TP)
-        assert held is not None
+        assert buffers.used > 200 * 20_000
         held.free()
 
     assert found == 200
     del records, held
-    buffers.settle()
-    assert buffers.used == 0
-
-
-async def test_bytes_that_batches_share_are_given_back_with_the_last() -> None:
-    """Bytes that batches share are given back with the last of them."""
-    buffers, fetched = buffers_of(MIB), Fetched(log_of(1, 400, 1_000))
-    found = await read_all(buffers, fetched)
-    assert len(found) > 1
-    size = 400 * 1_000
-
-    for _, held in found[:-1]:
-        held.free()
-    buffers.settle()
-    assert buffers.used > size
-    found[-1][1].free()
-    buffers.settle()
-    assert buffers.used == 0
+    assert settled(buffers) == 0
 
 
 async def test_dropped_with_the_fetch() -> None:
@@ -168,14 +157,11 @@ async def test_dropped_with_the_fetch() -> None:
     buffers, fetched = buffers_of(MIB), Fetched(log_of(1, 400, 1_000))
     gc.disable()
     try:
-        _, held = await buffers.read(fetched, TP)
-        assert held is not None
+        _, held = await part_of(buffers, fetched)
         data = weakref.ref(fetched._records[TP]._partition_records)
         fetched._records.pop(TP)
         held.free()
-        buffers.settle()
-
-        assert buffers.used == 0
+        assert settled(buffers) == 0
         assert data() is None
     finally:
         gc.enable()
@@ -185,8 +171,7 @@ async def test_objects_cost_more() -> None:
     """The memory of Python objects is counted when a batch is unpacked, and in advance from the next batch on."""
     headers = [("_AMQ_DUPL_ID", b"1234")]
     buffers, fetched = buffers_of(), Fetched(log_of(1, 10, headers=headers))
-    records, held = await buffers.read(fetched, TP)
-    assert held is not None
+    records, held = await part_of(buffers, fetched)
     batch = FetchedBatch("orders", 0, 0, 10, records, 0, bytes=held.bytes, held=(held,))
     raw_bytes = buffers.used
     batch.unpack()
@@ -199,12 +184,10 @@ async def test_objects_cost_more() -> None:
 
     batch.free()
     fetched.answer(log_of(1, 20, headers=headers))
-    _, again = await buffers.read(fetched, TP)
-    assert again is not None
+    _, again = await part_of(buffers, fetched)
     assert again.bytes >= 10 * (RECORD_BYTES + HEADER_BYTES)
     again.free()
-    buffers.settle()
-    assert buffers.used == 0
+    assert settled(buffers) == 0
 
 
 async def test_nothing_to_take() -> None:
@@ -218,8 +201,7 @@ async def test_nothing_to_take() -> None:
         assert await buffers.read(fetcher, TP) == ([], None)
         assert fetcher.position == position
         assert not fetcher._records
-    buffers.settle()
-    assert buffers.used == 0
+    assert settled(buffers) == 0
 
 
 async def test_transactions_over_parts() -> None:
@@ -237,28 +219,24 @@ async def test_transactions_over_parts() -> None:
 async def test_what_the_core_leaves_in_the_middle() -> None:
     """Records before an unreadable batch pass, and aiokafka fetches and reads the rest."""
     odd = stored([Stored(60, headers=[("\u00e9", b"")]), Stored(61)])
-    data = log_of(3, 20, 100_000) + odd
-    buffers, fetched = buffers_of(4 * MIB), Fetched(data)
+    buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(3, 20, 100_000) + odd)
     found = [record.offset for records, _ in await read_all(buffers, fetched) for record in records]
     assert found == list(range(60))
     assert fetched.position == 60
     fetched.answer(odd)
-    records, held = await buffers.read(fetched, TP)
+    records, _ = await part_of(buffers, fetched)
 
     assert [record.offset for record in records] == [60, 61]
     assert not isinstance(records, RawRecords)
-    assert held is not None
 
 
 async def test_malformed_in_parts() -> None:
     """A fetch with a header name that is not UTF-8, taken in part, still counts its unread bytes."""
-    name = [(Latin1("\u00e9"), b"")]
-    data = bytes(batch([Raw(b"v" * 100, name, 1)] * 300).build())
+    data = bytes(batch([Raw(b"v" * 100, [(Latin1("\u00e9"), b"")], 1)] * 300).build())
     buffers, fetched = buffers_of(MIB), Fetched(data)
-    records, held = await buffers.read(fetched, TP)
+    records, _held = await part_of(buffers, fetched)
     buffers.count_unread(fetched)
 
-    assert held is not None
     assert 0 < len(records) < 300
     assert buffers.memory.fetched == len(data)
 
@@ -280,5 +258,4 @@ async def test_joined_batches_hold_both() -> None:
     assert list(both.records) == list(joined(list(first[0]), later[0]))
     assert both.bytes == first[1].bytes + later[1].bytes == buffers.used
     both.free()
-    buffers.settle()
-    assert buffers.used == 0
+    assert settled(buffers) == 0

@@ -17,13 +17,19 @@ from tests.support.cluster_double import ClusterDouble
 ALL = frozenset({("a", 0), ("a", 1)})
 
 
-class Group(ClusterDouble):
-    """One worker, which has what it was given; the topics have two partitions."""
+class World(ClusterDouble):
+    """A worker that looks, on a clock of its own, at a group of which it is the one member; topics have two partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, static: bool = True) -> None:
         self.counts = {"a": 2}
         self.given: frozenset[Partition] = ALL
         self.rebalances = self.away = False
+        self.told: list[Sequence[Partition]] = []
+        self.joined: list[float] = []
+        self.now = 0.0
+        again = (lambda: self.joined.append(self.now)) if static else None
+        cluster = cast("Cluster", self)
+        self._looks = OrphanLanes(cluster, {"a", "b"}, self.told.append, again, lambda: self.now)
 
     async def static_members(self) -> list[Member]:
         if self.away:
@@ -33,23 +39,6 @@ class Group(ClusterDouble):
     async def partition_counts(self, _topics: list[str]) -> dict[str, int]:
         return self.counts
 
-
-class World:
-    """A worker that looks, on a clock of its own."""
-
-    def __init__(self, *, static: bool = True) -> None:
-        self.group = Group()
-        self.told: list[Sequence[Partition]] = []
-        self.joined: list[float] = []
-        self.now = 1_000.0
-        self._looks = OrphanLanes(
-            cast("Cluster", self.group),
-            {"a", "b"},
-            self.told.append,
-            (lambda: self.joined.append(self.now - 1_000.0)) if static else None,
-            lambda: self.now,
-        )
-
     async def look(self, after: float = 0.0) -> None:
         self.now += after
         await self._looks.refresh()
@@ -58,10 +47,10 @@ class World:
 async def test_new_partitions_are_given_out_by_the_leader() -> None:
     """New partitions are left to the group's leader, which watches them, and readiness does not flicker."""
     world = World()
-    world.group.counts = {"a": 2, "b": 1}
+    world.counts = {"a": 2, "b": 1}
     await world.look()
     await world.look(STANDS_S - 1)
-    world.group.given = ALL | {("b", 0)}
+    world.given = ALL | {("b", 0)}
     await world.look(1)
 
     assert (world.told, world.joined) == ([[], [], []], [])
@@ -71,14 +60,14 @@ async def test_new_partitions_are_given_out_by_the_leader() -> None:
 async def test_what_stays_nobodys(static: bool) -> None:
     """A lane that stays unassigned is reported, and a static member rejoins ever more rarely."""
     world = World(static=static)
-    world.group.given = frozenset({("a", 0)})
+    world.given = frozenset({("a", 0)})
     await world.look()
     for _ in range(200):
         await world.look(STANDS_S)
     tried = list(world.joined)
-    world.group.given = ALL
+    world.given = ALL
     await world.look(STANDS_S)
-    world.group.given = frozenset()
+    world.given = frozenset()
     world.joined.clear()
     await world.look(STANDS_S)
     await world.look(STANDS_S)
@@ -94,9 +83,9 @@ async def test_what_stays_nobodys(static: bool) -> None:
 async def test_a_group_that_does_not_say(fault: str) -> None:
     """The known state stays during a rebalance or a restart of the broker."""
     world = World()
-    world.group.given = frozenset()
+    world.given = frozenset()
     await world.look()
-    setattr(world.group, fault, True)
+    setattr(world, fault, True)
     await world.look(STANDS_S)
 
     assert (world.told, world.joined) == ([[]], [])

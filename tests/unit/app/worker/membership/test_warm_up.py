@@ -136,16 +136,12 @@ class Asked(ClusterDouble):
 async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
     """A worker joins at once if its lanes are paused until then: in an empty group, or as a returning static member."""
     assignor = await _assignor(tmp_path, "two")
-    empty, back, other = (
-        Asked([]),
-        Asked([Member("two-1", "two", None)]),
-        Asked([Member("one-1", "one", None)]),
-    )
-    await empty.run(assignor)
-    for group in (back, other):
-        await group.run(assignor, "two")
+    back, other = Member("two-1", "two", None), Member("one-1", "one", None)
+    for members, instance, restored in (([], None, []), ([back], "two", []), ([other], "two", [set()])):
+        asked = Asked(members)
+        await asked.run(assignor, instance)
 
-    assert (empty.restored, back.restored, other.restored) == ([], [], [set()])
+        assert asked.restored == restored
 
 
 async def test_joins_in_any_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
