@@ -1,7 +1,7 @@
 """Envelopes on the path: at home by their key, judged whole, emitted part by part."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -14,6 +14,7 @@ from agents.decision.partitioner import Partitioner
 from agents.output.build import Emitter
 from agents.output.topic_batches import Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol.stored_ids import encode_id, foreign_id
 from tables.ring import Verdict
 from tables.table import LaneTable
@@ -34,7 +35,6 @@ SETTINGS = validate(
         ]
     }
 )
-OTHERS = SETTINGS.addresses[1:3]
 COUNTS = {"transfers.accepted": 3, "payments.accepted": 5, "notes.accepted": 2, FORWARD: LANES}
 COUNTS |= {"transfers.duplicates": 4, "transfers.quarantine": 4}
 AT_HOME, AWAY = (
@@ -65,23 +65,43 @@ def envelope(offset: int, *parts: Any, key: bytes | None = AT_HOME, **headers: b
 
 
 class Lane:
-    """Path, ring and emitter of one lane of ``transfers``."""
+    """Path, ring and emitter of one lane of ``transfers``, or of another address with its own counts of partitions."""
 
-    def __init__(self, capacity: int = 100, **keys: Any) -> None:
-        address = SETTINGS.addresses[0].model_copy(update=keys)
+    def __init__(
+        self,
+        capacity: int = 100,
+        address: AddressSettings = SETTINGS.addresses[0],
+        place: tuple[int, int] = (HERE, LANES),
+        counts: dict[str, int] = COUNTS,
+        bytes_max: int = BYTES_MAX,
+        **keys: Any,
+    ) -> None:
+        address = address.model_copy(update=keys)
         self.table = Table(capacity)
-        self._path = Path(address, HERE, LANES, FORWARD, OTHERS)
-        self.emitter = Emitter(
-            address, FORWARD, Outputs(COUNTS, dict.fromkeys(COUNTS, BYTES_MAX), {}), OTHERS
-        )
+        self._topic = address.input_topic
+        targets = SETTINGS.transaction_targets(address)
+        self._path = Path(address, *place, FORWARD, targets)
+        outputs = Outputs(counts, dict.fromkeys(counts, bytes_max), {})
+        self.emitter = Emitter(address, FORWARD, outputs, targets)
 
-    def decide(
-        self, *records: Given, topic: str = "transfers", refused: dict[int, str] | None = None
-    ) -> Outcome:
+    def decide(self, *records: Given, topic: str = "", refused: dict[int, str] | None = None) -> Outcome:
         """Decide one batch without applying the outcome."""
-        batch = FetchedBatch(topic, HERE, 0, records[-1].offset + 1, records, 0)
         places = {(HERE, offset): reason for offset, reason in (refused or {}).items()}
-        return self._path.decide([DueRecords(batch, records)], cast("LaneTable", self.table), places)
+        return self.decide_all({HERE: records}, places, topic)
+
+    def decide_all(
+        self,
+        batches: Mapping[int, Sequence[Given]],
+        refused: dict[tuple[int, int], str] | None = None,
+        topic: str = "",
+    ) -> Outcome:
+        """Decide one batch of each of these partitions; one without records ends at 50."""
+        due = []
+        for number, records in batches.items():
+            end = records[-1].offset + 1 if records else 50
+            batch = FetchedBatch(topic or self._topic, number, 0, end, records, 0)
+            due.append(DueRecords(batch, records))
+        return self._path.decide(due, cast("LaneTable", self.table), refused or {})
 
     def verdicts(self, *records: Given) -> list[Verdict]:
         """Decide one batch, apply the outcome, and return the verdicts."""

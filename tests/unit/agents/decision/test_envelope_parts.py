@@ -5,7 +5,6 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import Units
-from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.stored_ids import digest_id, encode_id, foreign_id, of_address
 from tests.unit.agents.decision.test_decide_envelopes import SETTINGS, Lane, envelope, part
 
@@ -64,19 +63,3 @@ def test_old_timestamps_of_parts() -> None:
     ]
 
     assert made == [("transfers.accepted", False), ("payments.accepted", True)]
-
-
-def test_ids_of_an_address_with_other_rules() -> None:
-    """An ID made from value or key comes from the part, and not from the envelope."""
-    settings = validate(
-        {
-            "addresses": [
-                {"name": "a", "transaction_addresses": ["b"], "duplicate_id_from": "value"},
-                {"name": "b", "duplicate_id_from": "key"},
-            ]
-        }
-    )
-    units = Units(settings.addresses[0], settings.transaction_targets(settings.addresses[0]))
-    opened = units.open(envelope(0, part(value="v"), part("b", "k"), part("b"), part(value=None)), None)
-
-    assert opened.ids == [digest_id(b"v"), foreign_id("b", encode_id(b"k"))]

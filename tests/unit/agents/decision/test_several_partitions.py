@@ -1,25 +1,16 @@
 """A lane of several partitions judges them one after the other, against one ring."""
 
-from typing import Any, cast
+from collections.abc import Mapping
 
 import pytest
-from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.record import MemoryRecords
 
-from agents.batch.batch import DueRecords, FetchedBatch
-from agents.decision.decide import Outcome, Path
-from agents.output.build import Emitter
-from agents.output.topic_batches import Outputs, TooLargeError
+from agents.decision.decide import Outcome
+from agents.output.topic_batches import TooLargeError
 from ringfence_kafka.config.load import validate
 from tables.codec import Origin
-from tables.ring import Verdict
-from tables.table import LaneTable
-from tests.unit.agents.decision.test_decide import ACCEPTED, DUPLICATE, UNCHECKED, Given, Table
+from tests.unit.agents.decision.test_decide import ACCEPTED, DUPLICATE, UNCHECKED, Given
+from tests.unit.agents.decision.test_decide_envelopes import Lane, emitted, part
 from tests.unit.agents.decision.test_decide_envelopes import envelope as make_envelope
-from tests.unit.agents.decision.test_decide_envelopes import part
-
-PARTITIONS = 6
-FORWARD = "ringfence-orders-forward"
 
 
 def record(offset: int, group: bytes | None, data: bytes | None, *more: tuple[str, bytes]) -> Given:
@@ -32,63 +23,43 @@ def envelope(offset: int, own: str | None, *ids: str | None) -> Given:
     return make_envelope(offset, *parts, key=b"g", **({} if own is None else {"ID": own.encode()}))
 
 
-class Lane:
-    """Path, ring and emitter of lane 0 of ``orders``."""
+def _lane(lanes: int = 1, capacity: int = 100, bytes_max: int = 2**20) -> Lane:
+    """Return lane 0 of ``orders``, which has six partitions."""
+    address = validate({"addresses": [{"name": "orders", "lanes": lanes}]}).addresses[0]
+    counts = dict.fromkeys(address.topics("ringfence").values(), 2)
+    return Lane(capacity, address, (0, 6), counts, bytes_max)
 
-    def __init__(self, lanes: int, *, capacity: int = 100, bytes_max: int = 2**20, **keys: Any) -> None:
-        address = validate({"addresses": [{"name": "orders", "lanes": lanes, **keys}]}).addresses[0]
-        topics = [*address.topics("ringfence").values(), FORWARD]
-        outputs = Outputs(dict.fromkeys(topics, 2), dict.fromkeys(topics, bytes_max), {})
-        self.table = Table(capacity)
-        self._bytes_max = bytes_max
-        self._path = Path(address, 0, PARTITIONS, FORWARD)
-        self._emitter = Emitter(address, FORWARD, outputs)
 
-    def decide(self, **batches: list[Given]) -> Outcome:
-        return self.decide_again({}, **batches)
-
-    def decide_again(self, refused: dict[tuple[int, int], str], /, **batches: list[Given]) -> Outcome:
-        due = []
-        for name, records in batches.items():
-            number = int(name.removeprefix("p"))
-            end = records[-1].offset + 1 if records else 50
-            due.append(DueRecords(FetchedBatch("orders", number, 0, end, records, 0), records))
-        return self._path.decide(due, cast("LaneTable", self.table), refused)
-
-    def emitted(self, outcome: Outcome, topic: str) -> list[dict[str, bytes | None]]:
-        """Return the headers of what goes to a topic, in order."""
-        found = []
-        for item in self._emitter.emit(outcome, lambda: BatchBuilder(self._bytes_max, 0, is_transactional=1)):
-            batch = MemoryRecords(bytes(item.builder._build())).next_batch()
-            if item.topic == topic and batch is not None:
-                found += [dict(record.headers) for record in batch]
-        return found
+def _headers(lane: Lane, outcome: Outcome) -> list[Mapping[str, bytes | None]]:
+    """Return the headers of accepted records, in order."""
+    return [out.headers for out in emitted(lane, outcome) if out.topic == "orders.accepted"]
 
 
 def test_an_id_is_known_in_all_partitions() -> None:
     """An ID is known in all partitions of a lane, even within one transaction. Each origin names its partition."""
-    lane = Lane(1)
-    outcome = lane.decide(
-        p0=[record(5, b"a", b"1"), record(6, b"a", None)], p3=[record(1, b"z", b"1"), record(2, b"z", b"2")]
+    lane = _lane()
+    outcome = lane.decide_all(
+        {0: [record(5, b"a", b"1"), record(6, b"a", None)], 3: [record(1, b"z", b"1"), record(2, b"z", b"2")]}
     )
     lane.table.apply(outcome)
 
     assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED, DUPLICATE, ACCEPTED]
     assert outcome.new_origins == [Origin(0, 5, 5), Origin(3, 2, 5)]
     assert list(outcome.ends) == [7, 3]
-    assert lane.decide(p5=[record(9, b"q", b"2")]).checked.verdicts == [DUPLICATE]
+    assert lane.decide_all({5: [record(9, b"q", b"2")]}).checked.verdicts == [DUPLICATE]
 
 
 def test_sequences_count_accepted_ids() -> None:
     """A message without an ID has none, and a forged one is replaced."""
-    lane = Lane(1)
-    first = lane.decide(
-        p0=[record(0, b"a", b"1", ("_RF_SEQ", b"77")), record(1, b"a", None, ("_RF_SEQ", b"78"))],
-        p1=[record(0, b"b", b"1"), record(1, b"b", b"2")],
-    )
-    headers = lane.emitted(first, "orders.accepted")
+    lane = _lane()
+    batches = {
+        0: [record(0, b"a", b"1", ("_RF_SEQ", b"77")), record(1, b"a", None, ("_RF_SEQ", b"78"))],
+        1: [record(0, b"b", b"1"), record(1, b"b", b"2")],
+    }
+    first = lane.decide_all(batches)
+    headers = _headers(lane, first)
     lane.table.apply(first)
-    later = lane.emitted(lane.decide(p2=[record(0, b"c", b"3")]), "orders.accepted")
+    later = _headers(lane, lane.decide_all({2: [record(0, b"c", b"3")]}))
 
     assert {item["_RF_SOURCE"]: item.get("_RF_SEQ") for item in headers + later} == {
         b"orders/0/0": b"0",
@@ -109,17 +80,17 @@ def test_sequences_count_accepted_ids() -> None:
 )
 def test_sequences_of_parts(own: str | None, ids: list[str | None], sequences: list[bytes | None]) -> None:
     """A part has the number of its own ID, or else of the envelope's. The first message has number 0."""
-    lane = Lane(1)
-    outcome = lane.decide(p0=[record(0, b"a", b"x")], p1=[envelope(0, own, *ids)])
-    headers = lane.emitted(outcome, "orders.accepted")
+    lane = _lane()
+    outcome = lane.decide_all({0: [record(0, b"a", b"x")], 1: [envelope(0, own, *ids)]})
+    headers = _headers(lane, outcome)
 
     assert [item.get("_RF_SEQ") for item in headers if "_RF_TX_PART" in item] == sequences
 
 
 @pytest.mark.parametrize(("lanes", "capacity"), [(0, 100), (1, 0)])
 def test_no_sequence_without_detection_or_lanes(lanes: int, capacity: int) -> None:
-    lane = Lane(lanes, capacity=capacity)
-    headers = lane.emitted(lane.decide(p0=[record(0, b"2", b"1")]), "orders.accepted")
+    lane = _lane(lanes, capacity)
+    headers = _headers(lane, lane.decide_all({0: [record(0, b"2", b"1")]}))
 
     assert all("_RF_SEQ" not in item for item in headers)
 
@@ -127,25 +98,26 @@ def test_no_sequence_without_detection_or_lanes(lanes: int, capacity: int) -> No
 def test_cut_before_an_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records behind a cut wait for the next transaction, in its partition and in later ones."""
     monkeypatch.setattr("agents.decision.decide.BATCH_PARTS_MAX", 3)
-    outcome = Lane(1).decide(
-        p0=[envelope(0, None, "1", "2")],
-        p1=[record(4, b"a", b"3"), envelope(7, None, "4", "5"), record(8, b"a", b"6")],
-        p2=[record(9, b"a", b"7")],
-        p3=[],
-    )
+    batches = {
+        0: [envelope(0, None, "1", "2")],
+        1: [record(4, b"a", b"3"), envelope(7, None, "4", "5"), record(8, b"a", b"6")],
+        2: [record(9, b"a", b"7")],
+        3: [],
+    }
+    outcome = _lane().decide_all(batches)
 
     assert list(outcome.ends) == [1, 7, 9, 50]
-    assert outcome.checked.verdicts == [Verdict.ACCEPTED] * 2
+    assert outcome.checked.verdicts == [ACCEPTED] * 2
 
 
 def test_too_large_in_one_partition() -> None:
     """The record at the same offset of another partition is not refused with it."""
-    lane = Lane(1, bytes_max=2_000)
+    lane = _lane(bytes_max=2_000)
     large = Given(3, b"a", [("_AMQ_DUPL_ID", b"1")], bytes(5_000))
-    batches = {"p0": [record(3, b"a", b"0")], "p1": [large]}
+    batches = {0: [record(3, b"a", b"0")], 1: [large]}
     with pytest.raises(TooLargeError) as refused:
-        lane.emitted(lane.decide(**batches), "orders.accepted")
-    outcome = lane.decide_again(refused.value.reasons, **batches)
+        _headers(lane, lane.decide_all(batches))
+    outcome = lane.decide_all(batches, refused.value.reasons)
 
     assert list(refused.value.reasons) == [(1, 3)]
     assert [item.source for item in outcome.here] == [b"orders/0/3"]
