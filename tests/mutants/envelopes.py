@@ -46,10 +46,10 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "            if count and count + len(unit.groups) > PARTS_MAX:\n",
-                "            if count + len(unit.groups) > PARTS_MAX:\n"
+                "            if count and count + len(unit.groups) > BATCH_PARTS_MAX:\n",
+                "            if count + len(unit.groups) > BATCH_PARTS_MAX:\n"
                 "                unit = unit._replace(\n"
-                "                    **{name: getattr(unit, name)[: PARTS_MAX - count] for name in unit._fields[:-1]}\n"
+                "                    **{name: getattr(unit, name)[: BATCH_PARTS_MAX - count] for name in unit._fields[:-1]}\n"
                 "                )\n"
                 "                item.open(unit)\n"
                 "            if count < 0:\n",

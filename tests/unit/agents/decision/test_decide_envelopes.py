@@ -78,6 +78,7 @@ class Lane:
     ) -> None:
         address = address.model_copy(update=keys)
         self.table = Table(capacity)
+        self.bytes_max = bytes_max
         self._topic = address.input_topic
         targets = SETTINGS.transaction_targets(address)
         self._path = Path(address, *place, FORWARD, targets)
@@ -124,7 +125,7 @@ class Out(NamedTuple):
 def emitted(lane: Lane, outcome: Outcome) -> list[Out]:
     """Return the records that go out, grouped by topic in order of first appearance."""
     found = []
-    for item in lane.emitter.emit(outcome, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1)):
+    for item in lane.emitter.emit(outcome, lambda: BatchBuilder(lane.bytes_max, 0, is_transactional=1)):
         records = MemoryRecords(bytes(item.builder._build()))
         while (batch := records.next_batch()) is not None:
             found += [

@@ -9,7 +9,7 @@ from agents.output.topic_batches import TooLargeError
 from ringfence_kafka.config.load import validate
 from tables.codec import Origin
 from tests.unit.agents.decision.test_decide import ACCEPTED, DUPLICATE, UNCHECKED, Given
-from tests.unit.agents.decision.test_decide_envelopes import Lane, emitted, part
+from tests.unit.agents.decision.test_decide_envelopes import FORWARD, Lane, emitted, part
 from tests.unit.agents.decision.test_decide_envelopes import envelope as make_envelope
 
 
@@ -26,7 +26,7 @@ def envelope(offset: int, own: str | None, *ids: str | None) -> Given:
 def _lane(lanes: int = 1, capacity: int = 100, bytes_max: int = 2**20) -> Lane:
     """Return lane 0 of ``orders``, which has six partitions."""
     address = validate({"addresses": [{"name": "orders", "lanes": lanes}]}).addresses[0]
-    counts = dict.fromkeys(address.topics("ringfence").values(), 2)
+    counts = dict.fromkeys([*address.topics("ringfence").values(), FORWARD], 2)
     return Lane(capacity, address, (0, 6), counts, bytes_max)
 
 
