@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any
 
 import pytest
 
 from tests.harness.checker.check import Anomaly, check
-from tests.harness.history import Place
+from tests.harness.history import Place, Record
 from tests.support.histories import (
     EXACT,
     FIRST,
@@ -28,8 +27,6 @@ from tests.support.histories import (
     story,
 )
 
-# -- REORDERED -----------------------------------------------------------------------------------------------------
-
 
 def test_swapped() -> None:
     """Two records of one group in the wrong order are one finding, with their place."""
@@ -39,16 +36,12 @@ def test_swapped() -> None:
     assert finding.places == (SECOND.place, Place("orders.accepted", 0, 4), THIRD.place)
 
 
-@pytest.mark.parametrize("shift", ["late", "early"])
-def test_a_shift_is_one_finding(shift: str) -> None:
+def test_a_shift_is_one_finding() -> None:
     """A record that is a thousand places too late or too early breaks the order once."""
     inputs = [arrive(number, b"id-%d-" % number) for number in range(1_000)]
-    moved = [*inputs[1:], inputs[0]] if shift == "late" else [inputs[-1], *inputs[:-1]]
 
-    assert found(story(inputs, accept(*moved))) == {"REORDERED": 1}
-
-
-# -- FORGOTTEN, OVERRUN, CROSS-LANE --------------------------------------------------------------------------------
+    for moved in ([*inputs[1:], inputs[0]], [inputs[-1], *inputs[:-1]]):
+        assert found(story(inputs, accept(*moved))) == {"REORDERED": 1}
 
 
 @pytest.mark.parametrize(
@@ -63,57 +56,45 @@ def test_forgotten_or_overrun(capacity: int, expected: str) -> None:
     assert f"with 2 IDs between them; the ring promises {capacity}" in finding.text
 
 
-def test_forwarded_records_may_have_come_between() -> None:
-    forwarded = [arrive(number, b"f%d-" % number, b"h", partition=1) for number in range(3)]
-    inputs = [FIRST, arrive(1, A), *forwarded]
-    accepted = [*accept(FIRST, inputs[1]), *accept(*forwarded, partition=1)]
-
-    assert found(story(inputs, accepted, capacity=4)) == {"FORGOTTEN": 1}
-    assert found(story(inputs, accepted, capacity=3)) == {"OVERRUN": 1}
-
-
-def test_the_output_shows_what_came_between() -> None:
-    """A lane's records are in its own order in each partition of the output."""
-    forwarded = [arrive(number, b"f%d-" % number, b"h", partition=1) for number in range(3)]
-    again = arrive(1, A)
-    inputs = [FIRST, again, *forwarded]
-
-    after = accept(FIRST, again, *forwarded)
-    assert found(story(inputs, after, capacity=1)) == {"FORGOTTEN": 1}
-    between = accept(FIRST, forwarded[0], forwarded[1], again, forwarded[2])
-    assert found(story(inputs, between, capacity=3)) == {"FORGOTTEN": 1}
-    assert found(story(inputs, between, capacity=2)) == {"OVERRUN": 1}
-
-
-def test_an_output_out_of_order_is_no_witness() -> None:
-    """The order of the input alone counts if lane and output disagree about it."""
-    one, two, again = arrive(1, B, b"h"), arrive(2, C, b"i"), arrive(3, A)
-    forwarded = arrive(0, D, b"j", partition=1)
-    late = accept(FIRST, again, one, two, forwarded)
-    inputs = [FIRST, one, two, again, forwarded]
-
-    assert found(story(inputs, late, capacity=4)) == {"FORGOTTEN": 1}
-    assert found(story(inputs, late, capacity=3)) == {"OVERRUN": 1}
+AGAIN = arrive(1, A)
+FORWARDED = [arrive(number, b"f%d-" % number, b"h", partition=1) for number in range(3)]
+COPY = arrive(0, A, None, partition=1)
+ONE, TWO, LATE, OTHER = arrive(1, B, b"h"), arrive(2, C, b"i"), arrive(3, A), arrive(0, D, b"j", partition=1)
+BETWEEN: dict[str, tuple[list[Record], list[Record], int]] = {
+    "forwarded records may have come between": (
+        [FIRST, AGAIN, *FORWARDED], [*accept(FIRST, AGAIN), *accept(*FORWARDED, partition=1)], 4,
+    ),
+    "the output shows that they came after": ([FIRST, AGAIN, *FORWARDED], accept(FIRST, AGAIN, *FORWARDED), 1),
+    "the output shows that two came between": (
+        [FIRST, AGAIN, *FORWARDED], accept(FIRST, *FORWARDED[:2], AGAIN, FORWARDED[2]), 3,
+    ),
+    # If lane and output disagree about the order, that of the input alone counts.
+    "an output out of order is no witness": (
+        [FIRST, ONE, TWO, LATE, OTHER], accept(FIRST, LATE, ONE, TWO, OTHER), 4,
+    ),
+    # Nobody saw their order: the larger distance counts.
+    "an original from another partition": (
+        [FIRST, SECOND, THIRD, COPY], [*accept(FIRST, SECOND, THIRD), *accept(COPY, partition=1)], 3,
+    ),
+}  # fmt: skip
 
 
-def test_an_original_from_another_partition() -> None:
-    """Two of one ID from two partitions, in an order that nobody saw: the larger distance counts."""
-    mine = [FIRST, SECOND, THIRD]
-    copy = arrive(0, A, None, partition=1)
-    inputs = [*mine, copy]
-    accepted = [*accept(*mine), *accept(copy, partition=1)]
+@pytest.mark.parametrize("name", BETWEEN)
+def test_how_many_came_between(name: str) -> None:
+    """A ring of this size still had to know the first one, and a smaller ring had not."""
+    inputs, accepted, enough = BETWEEN[name]
+    smaller = {"OVERRUN": 1} if enough > 1 else {}
 
-    assert found(story(inputs, accepted, capacity=3)) == {"FORGOTTEN": 1}
-    assert found(story(inputs, accepted, capacity=2)) == {"OVERRUN": 1}
+    assert found(story(inputs, accepted, capacity=enough)) == {"FORGOTTEN": 1}
+    assert found(story(inputs, accepted, capacity=enough - 1)) == smaller
 
 
 def test_cross_lane() -> None:
     """An ID accepted in two lanes, because the resend had another group, is CROSS-LANE."""
     here, there = arrive(0, A, b"g0"), arrive(0, A, b"g1", partition=1)
-
     finding = only(story([here, there], [*accept(here), *accept(there, partition=1)]))
-    assert finding.anomaly is Anomaly.CROSS_LANE
-    assert finding.places == (here.place, there.place)
+
+    assert (finding.anomaly, finding.places) == (Anomaly.CROSS_LANE, (here.place, there.place))
 
 
 def test_an_id_without_a_group_is_at_home_by_its_hash() -> None:
@@ -133,40 +114,38 @@ def test_an_id_without_a_group_is_at_home_by_its_hash() -> None:
 
 def test_gap() -> None:
     """A record that retention deleted is unknown: neither a phantom nor a loss, but never clean."""
-    history = replace(EXACT, inputs=INPUTS[1:], log_starts={0: 1, 1: 0})
+    finding = only(replace(EXACT, inputs=INPUTS[1:], log_starts={0: 1, 1: 0}))
 
-    finding = only(history)
     assert finding.anomaly is Anomaly.GAP
     assert finding.places == (Place(TOPIC, 0, 1),)
     assert "1 outputs came from there" in finding.text
     assert "attempts" not in finding.text
 
 
-def test_a_gap_hides_nothing_else() -> None:
-    """A gap hides nothing else: records beyond the end stay phantoms, and outputs of deleted inputs are still judged."""
-    gap: dict[str, Any] = {"inputs": INPUTS[1:], "log_starts": {0: 1}, "sends": []}
-    never = accept(arrive(9, D, b"h"))[0]._replace(offset=9)
+NEVER = accept(arrive(9, D, b"h"))[0]._replace(offset=9)
 
-    assert found(replace(EXACT, **gap, accepted=[*EXACT.accepted, never])) == {"GAP": 1, "PHANTOM": 1}
-    assert found(replace(EXACT, **gap, accepted=accept(FIRST, SECOND, THIRD, RESEND))) == {
-        "GAP": 1,
-        "FORGOTTEN": 1,
-    }
-    assert found(replace(EXACT, **gap, accepted=accept(FIRST, FIRST, SECOND, THIRD))) == {
-        "GAP": 1,
-        "DOUBLED": 1,
-    }
-    assert found(replace(EXACT, **gap, accepted=accept(SECOND, FIRST, THIRD))) == {
-        "GAP": 1,
-        "REORDERED": 1,
-    }
-    assert found(replace(EXACT, **gap, accepted=accept(FIRST, THIRD))) == {"GAP": 1, "LOST": 1}
-    assert found(replace(EXACT, **gap, accepted=accept(SECOND, THIRD))) == {"GAP": 1, "LOST": 1}
+
+@pytest.mark.parametrize(
+    ("accepted", "beside"),
+    [
+        ([*EXACT.accepted, NEVER], "PHANTOM"),
+        (accept(FIRST, SECOND, THIRD, RESEND), "FORGOTTEN"),
+        (accept(FIRST, FIRST, SECOND, THIRD), "DOUBLED"),
+        (accept(SECOND, FIRST, THIRD), "REORDERED"),
+        (accept(FIRST, THIRD), "LOST"),
+        (accept(SECOND, THIRD), "LOST"),
+    ],
+)
+def test_a_gap_hides_nothing_else(accepted: list[Record], beside: str) -> None:
+    """Records beyond the end stay phantoms, and outputs of deleted inputs are still judged."""
+    history = replace(EXACT, inputs=INPUTS[1:], log_starts={0: 1}, sends=[], accepted=accepted)
+
+    assert found(history) == {"GAP": 1, beside: 1}
 
 
 def test_ids_in_deleted_keys() -> None:
-    original = arrive(0, None, A, headers=(("region", b"n"),))
-    resend = arrive(1, None, A, headers=(("region", b"n"),))
+    """The key of a deleted input is in a header of its output."""
+    original, resend = (arrive(offset, None, A, headers=(("region", b"n"),)) for offset in (0, 1))
     (output,) = accept(original)
     output = output._replace(key=b"n", headers=(*output.headers, ("_RF_KEY", A)))
     history = story(
