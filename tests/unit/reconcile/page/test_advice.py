@@ -3,6 +3,7 @@
 import io
 import re
 from dataclasses import replace
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,20 +11,10 @@ import pytest
 from pyspark.sql import Row
 from rich.console import Console
 
-from reconcile.page import advice, pages
+from reconcile.page import advice
 from reconcile.page.advice import Seen
-from reconcile.page.report_data import (
-    MOMENTS_MAX,
-    NAME_MAX,
-    STEPS_MS,
-    Figures,
-    Finding,
-    Lane,
-    Moment,
-    PastRun,
-    Ring,
-    step_ms,
-)
+from reconcile.page.report_data import MOMENTS_MAX, NAME_MAX, STEPS_MS, Figures, Lane, Moment, PastRun, Ring
+from reconcile.page.report_data import step_ms as step_of
 from reconcile.run.frames.distributions import STRAYS, without_strays
 from reconcile.run.history.cut import Recorded
 from reconcile.run.history.history import Run
@@ -33,9 +24,13 @@ from reconcile.run.outcome.terminal_report import Judged, print_result, show
 from reconcile.run.verdict import summary
 from reconcile.run.verdict.summary import COUNTS
 from ringfence_kafka.config.load import validate
+from tests.support.reconcile import figures
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+
+
+SEEN = Seen(5, 4_096, 7, 29, 5_000)
 
 
 def _ring(seen: Seen, *, span_ms: int = DAY_MS, capacity: int = 2_000, enough: int = 0) -> Ring:
@@ -60,7 +55,7 @@ def test_headroom(needed: int, size: int) -> None:
     assert advice.with_headroom(needed) == size
 
 
-@pytest.mark.parametrize("seen", [Seen(), Seen(5, 4_096, 7, 29, 5_000)])
+@pytest.mark.parametrize("seen", [Seen(), SEEN])
 def test_less_than_an_hour_recommends_nothing(seen: Seen) -> None:
     """An hour of records gives a size; a millisecond less gives none."""
     sizes = [_ring(seen, span_ms=span).recommended for span in (0, 3_599_999, 3_600_000)]
@@ -70,9 +65,8 @@ def test_less_than_an_hour_recommends_nothing(seen: Seen) -> None:
 
 def test_only_a_ring_that_is_too_small_is_told() -> None:
     """The sentence has the need, the span and the headroom. A ring that is large enough with headroom has none."""
-    seen = Seen(5, 4_096, 7, 29, 5_000)
-    (large,) = advice.sentences({"orders": _ring(seen, span_ms=26 * HOUR_MS)}, 1.0)
-    few = {name: _ring(seen, span_ms=span) for name, span in (("orders", 9), ("payments", 180_000))}
+    (large,) = advice.sentences({"orders": _ring(SEEN, span_ms=26 * HOUR_MS)}, 1.0)
+    few = {name: _ring(SEEN, span_ms=span) for name, span in (("orders", 9), ("payments", 180_000))}
     (none,) = advice.sentences(few, 1.0)
 
     assert large == (
@@ -83,8 +77,8 @@ def test_only_a_ring_that_is_too_small_is_told() -> None:
         "orders, payments: no ring size is recommended: the records span 3 min, and less than an hour does "
         "not show how far apart the resends of a day are"
     )
-    assert advice.sentences({"orders": _ring(seen, capacity=6_199)}, 1.0)
-    assert advice.sentences({"orders": _ring(seen, capacity=6_200)}, 1.0) == []
+    assert advice.sentences({"orders": _ring(SEEN, capacity=6_199)}, 1.0)
+    assert advice.sentences({"orders": _ring(SEEN, capacity=6_200)}, 1.0) == []
     assert advice.sentences({"orders": _ring(Seen(), span_ms=0)}, 1.0) == []
 
 
@@ -100,7 +94,7 @@ def test_only_a_ring_that_is_too_small_is_told() -> None:
 )  # fmt: skip
 def test_overrun_above_its_limit(enough: int, span_ms: int, said: str) -> None:
     """The report on OVERRUN above its limit has the share, the limit, and the size that would be enough, if there is one."""
-    ring = replace(_ring(Seen(5, 4_096, 7, 29, 5_000), span_ms=span_ms, enough=enough), overrun_share=0.00104)
+    ring = replace(_ring(SEEN, span_ms=span_ms, enough=enough), overrun_share=0.00104)
     (sentence,) = advice.sentences({"orders": ring}, 0.001)
 
     assert sentence.startswith(
@@ -136,8 +130,7 @@ def test_broken_promises_are_told() -> None:
 
 def test_a_ring_that_grows() -> None:
     """With id_min_age the advice is for id_cache_size_max. OVERRUN needs a larger id_cache_size, or a longer age."""
-    seen = Seen(5, 4_096, 7, 29, 5_000)
-    ring = replace(_ring(seen, capacity=3_000, enough=2_500), grows_from=2_000)
+    ring = replace(_ring(SEEN, capacity=3_000, enough=2_500), grows_from=2_000)
     (advised,) = advice.sentences({"orders": ring}, 0.001)
     (overrun,) = advice.sentences({"orders": replace(ring, overrun_share=0.5)}, 0.001)
 
@@ -150,11 +143,8 @@ def test_a_ring_that_grows() -> None:
 
 def test_what_is_torn_is_told() -> None:
     """The advice for torn transactions names the first envelope, its outcome and the remedy."""
-    empty: dict[str, Any] = dict.fromkeys(
-        ("out_topic", "out_partition", "out_offset", "other_partition", "other_offset", "id", "group")
-    )
     lost, torn = (
-        Finding(anomaly=name, topic="orders", partition=0, offset=at, detail="part 1 of 2 accepted", **empty)
+        replace(figures.finding(name, 0, Random(1)), partition=0, offset=at, detail="part 1 of 2 accepted")
         for at, name in ((7, "LOST"), (8, "TORN"))
     )
     (one,), (two,) = (advice.torn("orders", count, [lost, torn, torn]) for count in (1, 2))
@@ -185,28 +175,31 @@ def test_the_table_ends_with_the_advice() -> None:
 def test_steps(span: int) -> None:
     """A chart has few moments, however long the run and wherever it begins, and no shorter step would do."""
     for first in (1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_000 // DAY_MS * DAY_MS):
-        step, last = step_ms(first, first + span), first + span
+        step, last = step_of(first, first + span), first + span
         shorter = [number for number in STEPS_MS if number < step]
 
         assert last // step - first // step < MOMENTS_MAX
         assert all(last // number - first // number >= MOMENTS_MAX for number in shorter)
 
 
-def test_strays() -> None:
-    """Seconds sent as milliseconds, or what is far in the future, do not stretch a run.
+NOON = 1_795_262_400_000
+"""21 November 2026."""
+YEAR_MS = 365 * DAY_MS
 
-    A busy hour in a quiet day, or an archive, does not leave out the rest.
-    """
-    noon, hour = 1_795_262_400_000, 3_600_000
 
-    assert without_strays(1_795_262, noon + 4, noon, noon + 3) == (noon - DAY_MS, noon + 4)
-    assert without_strays(noon, 2**62, noon, noon + DAY_MS) == (noon, noon + 4 * DAY_MS)
-    assert without_strays(noon - 20 * hour, noon + 4 * hour, noon, noon + hour) == (
-        noon - 20 * hour,
-        noon + 4 * hour,
-    )
-    year = 365 * DAY_MS
-    assert without_strays(noon - 3 * year, noon, noon - 2 * year, noon - year) == (noon - 3 * year, noon)
+@pytest.mark.parametrize(
+    ("first", "last", "busy", "kept"),
+    [
+        (NOON // 1000, NOON + 4, (NOON, NOON + 3), (NOON - DAY_MS, NOON + 4)),  # seconds sent as milliseconds
+        (NOON, 2**62, (NOON, NOON + DAY_MS), (NOON, NOON + 4 * DAY_MS)),
+        # A busy hour in a quiet day, or an archive, does not leave out the rest.
+        (NOON - 20 * HOUR_MS, NOON + 4 * HOUR_MS, (NOON, NOON + HOUR_MS), None),
+        (NOON - 3 * YEAR_MS, NOON, (NOON - 2 * YEAR_MS, NOON - YEAR_MS), None),
+    ],
+)
+def test_strays(first: int, last: int, busy: tuple[int, int], kept: tuple[int, int] | None) -> None:
+    """Timestamps that are far off do not stretch a run."""
+    assert without_strays(first, last, *busy) == (kept or (first, last))
 
 
 def test_bytes_as_text() -> None:
@@ -236,35 +229,35 @@ def test_held() -> None:
     assert report_model.held(None, found, {"a": False}) == {"a": {0: 5, 1: 2}}
 
 
+def _evidence(first_ms: int, last_ms: int, *runs: Run) -> Ring:
+    """Return the ring of an address whose records have these times."""
+    settings = validate({"addresses": [{"name": "a"}]})
+    times = {"b": (0, DAY_MS)} | ({"a": (first_ms, last_ms)} if last_ms else {})
+    found = Judgement(anomalies={"a": {}}, times=times)
+    return report_model.rings(settings, found, {"a": runs}, "2026-11-21")["a"]
+
+
 def test_days_of_evidence() -> None:
     """The days of evidence count from the earliest record that a run has judged; they are at least one."""
-    settings = validate({"addresses": [{"name": "a"}]})
-    noon = 1_795_262_400_000  # 21 November 2026
 
     def days(first: int, *runs: Run) -> int:
-        found = Judgement(anomalies={"a": {}}, times={"a": (first, first + 1)})
-        return report_model.rings(settings, found, {"a": runs}, "2026-11-21")["a"].days
+        return _evidence(first, first + 1, *runs).days
 
     old = _run()
-    old.earliest = {"a": noon - 9 * DAY_MS, "b": 0}
-    assert [days(noon), days(noon - 7 * DAY_MS), days(2**62)] == [1, 8, 1]
-    assert [days(noon, _run()), days(noon, old), days(noon - 10 * DAY_MS, old)] == [2, 10, 11]
+    old.earliest = {"a": NOON - 9 * DAY_MS, "b": 0}
+    assert [days(NOON), days(NOON - 7 * DAY_MS), days(2**62)] == [1, 8, 1]
+    assert [days(NOON, _run()), days(NOON, old), days(NOON - 10 * DAY_MS, old)] == [2, 10, 11]
 
 
 def test_the_span_of_the_evidence() -> None:
     """The span reaches from the first record of all runs that count to the last one; runs of older versions have only their first."""
-    settings = validate({"addresses": [{"name": "a"}]})
     before, old = _run(), _run()
     before.summary["addresses"]["a"]["times"] = [5 * HOUR_MS, 7 * HOUR_MS]
     old.earliest = {"a": 4 * HOUR_MS}
 
-    def hours(times: dict[str, tuple[int, int]], *runs: Run) -> float:
-        found = Judgement(anomalies={"a": {}}, times=times)
-        return report_model.rings(settings, found, {"a": runs}, "2026-11-21")["a"].span_ms / HOUR_MS
-
-    now = {"a": (8 * HOUR_MS, 9 * HOUR_MS), "b": (0, DAY_MS)}
-    assert [hours(now), hours(now, before), hours(now, before, old)] == [1, 4, 5]
-    assert [hours({}), hours({}, before), hours({}, old)] == [0, 2, 0]
+    for last, expected in ((9 * HOUR_MS, [1, 4, 5]), (0, [0, 2, 0])):
+        runs = [(), (before,), (before, old) if last else (old,)]
+        assert [_evidence(8 * HOUR_MS, last, *some).span_ms / HOUR_MS for some in runs] == expected
 
 
 def test_the_next_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -291,20 +284,17 @@ def test_the_next_commands(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_last_runs() -> None:
     """The page gets the last thirty runs with this one; runs whose summaries are not kept are left out."""
     address = {"input": 10, "duplicates": 2, "anomalies": {"LOST": 1, "GAP": 2}}
-    document = {"night": 40, "verdict": "anomalies", "began": "2026-11-21T02:00:04+00:00", "seconds": 7.5,
-                "addresses": {"a": address, "b": address}}  # fmt: skip
-    older = {key: value for key, value in document.items() if key != "seconds"}
+    older = {"began": "2026-11-21T02:00:04+00:00", "addresses": {"a": address, "b": address}}
     finished = {
         n: Run(n, n - 1, "2026-11-20", "clean", summary={**older, "night": n, "verdict": "clean"})
         for n in range(1, 41)
     }
     finished[39] = Run(39, 38, "2026-11-20", "clean")
-    runs = report_model.past_runs(finished, document)
+    runs = report_model.past_runs(finished, {**older, "night": 40, "verdict": "anomalies", "seconds": 7.5})
 
     assert [run.number for run in runs] == [*range(10, 39), 40]
     assert runs[-1] == PastRun(40, "2026-11-21T02:00:04+00:00", "anomalies", 20, 4, 6, 7.5)
-    assert runs[-1].duplicates_share == 0.2
-    assert (runs[0].verdict, runs[0].seconds) == ("clean", None)
+    assert (runs[-1].duplicates_share, runs[0].verdict, runs[0].seconds) == (0.2, "clean", None)
 
 
 def _row(of: str, **columns: Any) -> Row:
@@ -348,11 +338,3 @@ def test_figures() -> None:
     assert [group.name for group in address.groups_largest] == [r"\xfe"]
     assert made.subtitle == "2026-11-21 02:00 UTC, since run 1"
     assert Figures.from_json(made.to_json()).to_json() == made.to_json()
-
-
-def test_no_page_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A driver that has nothing to draw with says so in one line."""
-    monkeypatch.setitem(__import__("sys").modules, "reconcile.page.document", None)
-
-    assert pages.written(Figures("t", "s", "clean", "h:1", [])) is None
-    assert capsys.readouterr().err.startswith("no report.html: ")

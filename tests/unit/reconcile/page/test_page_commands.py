@@ -17,9 +17,7 @@ def test_every_finding_can_be_looked_at() -> None:
     """100 findings of each of the 11 anomalies: all named, each place with both commands, and they quote what they name."""
     servers, topic = "a:1,$(b):2", "it's; rm -rf $HOME `x`"
     chance = random.Random(1)
-    findings = [
-        figures.finding(anomaly, at, chance, topic) for anomaly in figures.ANOMALIES for at in range(100)
-    ]
+    findings = [figures.finding(name, at, chance, topic) for name in figures.ANOMALIES for at in range(100)]
     counts = dict.fromkeys(figures.ANOMALIES, 100) | {"LOST": 12_345}
     seen = read(replace(PLAIN, anomalies=counts, findings=findings), verdict="anomalies", servers=servers)
     places = [
@@ -45,9 +43,7 @@ def test_every_finding_can_be_looked_at() -> None:
     }
     assert seen.said.count("The first 100 of 12,345.") == 1
     assert seen.said.count("95 more") == 11
-    assert "Advice Look at the anomalies of each address, below." in seen.said.replace(
-        "AdviceLook", "Advice Look"
-    )
+    assert "Look at the anomalies of each address, below." in seen.said
 
 
 @pytest.mark.parametrize(

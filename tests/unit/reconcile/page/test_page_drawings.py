@@ -40,10 +40,8 @@ def test_drawings() -> None:
 
     assert len(images) == len(drawings(RENDERED)) == 2 * 5
     for image in images:
-        assert image["width"]
-        assert image["height"]
-        assert image["alt"]
-        assert ". " in image["alt"]
+        assert all(image[size] for size in ("width", "height"))
+        assert ". " in (image["alt"] or "")
     assert len(RENDERED) < 400_000
 
 
