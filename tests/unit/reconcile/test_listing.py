@@ -3,6 +3,7 @@
 import csv
 import io
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -23,13 +24,9 @@ def _at(offset: int, timestamp: int | None, partition: int = 1, **changes: str) 
 def test_groups_by_partition_reason_and_time() -> None:
     """A pause in time, another partition and a missing time begin lines; another reason begins a group, the largest first."""
     found = [
-        _at(7, BEGIN, detail="another reason"),
-        _at(3, BEGIN),
-        _at(1, BEGIN + PAUSE_MS),
-        _at(9, BEGIN + 2 * PAUSE_MS + 1),
-        _at(4, None),
-        _at(2, BEGIN, partition=0),
-    ]
+        _at(7, BEGIN, detail="another reason"), _at(3, BEGIN), _at(1, BEGIN + PAUSE_MS), _at(9, BEGIN + 2 * PAUSE_MS + 1),
+        _at(4, None), _at(2, BEGIN, partition=0),
+    ]  # fmt: skip
     first, second = grouped(found)
 
     assert (first.reason, first.rows, second.reason, second.rows) == (LOST.detail, 5, "another reason", 1)
@@ -41,15 +38,8 @@ def test_groups_by_partition_reason_and_time() -> None:
 
 def test_an_output_without_an_input() -> None:
     """It stands under its own topic and partition."""
-    phantom = replace(
-        LOST,
-        anomaly="PHANTOM",
-        partition=None,
-        offset=None,
-        out_topic="orders.accepted",
-        out_partition=4,
-        out_offset=8,
-    )
+    output: dict[str, Any] = {"out_topic": "orders.accepted", "out_partition": 4, "out_offset": 8}
+    phantom = replace(LOST, anomaly="PHANTOM", partition=None, offset=None, **output)
     [group] = grouped([Shown("orders", phantom)])
 
     assert group.topic == "orders.accepted"
@@ -73,32 +63,21 @@ def test_reasons_without_values(one: str, other: str) -> None:
 
 
 def test_all_fit_80_columns() -> None:
-    """Groups and single anomalies of a run, with long offsets and names, fit; a place and an ID stay whole."""
+    """Groups and single anomalies of a run, with long offsets and names, fit; a place and an ID stay whole.
+
+    Texts of others control no terminal.
+    """
     long = replace(LOST, offset=123_456_789_012, id="i" * 60, group="g" * 60, detail="words " * 40)
-    found = [Shown("orders", item) for item in figures.run().addresses[0].findings]
-    found += [
-        Shown("orders", long),
-        Shown("orders", replace(long, offset=123_456_789_999, timestamp=BEGIN + PAUSE_MS)),
-    ]
+    later = replace(long, offset=123_456_789_999, timestamp=BEGIN + PAUSE_MS)
+    odd = replace(LOST, detail="hop \x1b[31m", id="\x1b]0;", out_topic="\x9b", out_partition=0, out_offset=1)
+    found = [Shown("orders", item) for item in (*figures.run().addresses[0].findings, long, later, odd)]
     groups, rows = list(in_groups(grouped(found))), list(one_by_one(found))
 
     assert max(map(len, [*groups, *rows])) <= WIDTH
+    assert all(line.isprintable() for line in [*groups, *rows])
     assert "LOST  orders/1/123456789012, 2026-11-21 00:00:00 UTC" in rows
     assert f"  ID {'i' * 60}" in rows
     assert any("123456789012-123456789999  2026-11-21 00:00 - 01:00" in line for line in groups)
-
-
-def test_texts_of_others_control_no_terminal() -> None:
-    found = [
-        Shown(
-            "orders",
-            replace(
-                LOST, detail="hop \x1b[31m", id="\x1b]0;", out_topic="\x9b", out_partition=0, out_offset=1
-            ),
-        )
-    ]
-
-    assert all(line.isprintable() for line in [*in_groups(grouped(found)), *one_by_one(found)])
 
 
 def test_csv() -> None:

@@ -14,52 +14,39 @@ PLAIN = KafkaSettings(bootstrap_servers="kafka-1:9092, kafka-2:9092")
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")
 
 
-def _said(code: int, text: str) -> str:
-    return str(access.unreachable(PLAIN, [KafkaError(code, text), DOWN]))
+AWAY = "Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
 
 
-def test_nobody_is_there() -> None:
-    """The error names the configured addresses, and the system's reason for the first that failed."""
-    said = _said(
-        KafkaError._TRANSPORT,
-        "kafka-1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)",
-    )
-
-    assert said == (
-        "no broker answers at kafka.bootstrap_servers = 'kafka-1:9092, kafka-2:9092' (Connection refused): start it ('ringfence broker' for a first trial), or fix the "
-        "address"
-    )
-
-
-def test_a_name_that_brokers_advertise() -> None:
-    """A broker that was reached names itself in a way that leads nowhere: no address of the configuration is at fault."""
-    said = _said(
-        KafkaError._RESOLVE,
-        "inner-1:29092/1: Failed to resolve 'inner-1:29092': Name or service not known (after 3ms in state CONNECT)",
-    )
-
-    assert "(inner-1:29092, which the brokers advertise: Failed to resolve 'inner-1:29092'" in said
+@pytest.mark.parametrize(
+    ("code", "text", "said"),
+    [
+        # The configured addresses, and the system's reason for the first that failed.
+        (
+            KafkaError._TRANSPORT, f"kafka-1:9092/bootstrap: {AWAY} (after 0ms in state CONNECT)",
+            "no broker answers at kafka.bootstrap_servers = 'kafka-1:9092, kafka-2:9092' (Connection refused): start it",
+        ),
+        # A broker that was reached names itself in a way that leads nowhere: no address of the configuration is at fault.
+        (
+            KafkaError._RESOLVE,
+            "inner-1:29092/1: Failed to resolve 'inner-1:29092': Name or service not known (after 3ms in state CONNECT)",
+            "(inner-1:29092, which the brokers advertise: Failed to resolve 'inner-1:29092'",
+        ),
+    ],
+)  # fmt: skip
+def test_nobody_is_there(code: int, text: str, said: str) -> None:
+    assert said in str(access.unreachable(PLAIN, [KafkaError(code, text), DOWN]))
 
 
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        (
-            KafkaError._BAD_MSG,
-            "kafka-2:9092/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000)",
-        ),
-        (
-            KafkaError._TRANSPORT,
-            "ssl://kafka-2:9092/bootstrap: SSL handshake failed: Disconnected: closed by peer",
-        ),
+        (KafkaError._BAD_MSG, "kafka-2:9092/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000)"),
+        (KafkaError._TRANSPORT, "ssl://kafka-2:9092/bootstrap: SSL handshake failed: Disconnected: closed by peer"),
     ],
-)
+)  # fmt: skip
 def test_another_protocol(code: int, text: str) -> None:
     """The broker that was asked is named, also where another one is merely away."""
-    away = KafkaError(
-        KafkaError._TRANSPORT,
-        "kafka-1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused",
-    )
+    away = KafkaError(KafkaError._TRANSPORT, f"kafka-1:9092/bootstrap: {AWAY}")
     error = access.unreachable(PLAIN, [away, KafkaError(code, text), DOWN])
 
     assert str(error) == (

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-import pytest
-
 from reconcile.session.executor_watch import NOTICE_S, Demand, Watch, compared
 
 MASTER = "spark://spark-1:7077"
@@ -93,30 +91,16 @@ def test_executors_come_late() -> None:
     assert watch.fault.startswith("all executors of Spark are lost, and none has come for 120 s")
 
 
-@pytest.mark.parametrize(
-    ("state", "demand", "said"),
-    [
-        (
-            {"workers": [], "activeapps": []},
-            Demand("", "1g"),
-            f"it asks {MASTER} for executors with all cores of a worker and 1g of memory each; the cluster has no worker",
-        ),
-        (
-            {
-                "workers": [WORKER, {**WORKER, "state": "DEAD"}],
-                "activeapps": [
-                    {"id": "other", "memoryperexecutor": 1},
-                    {"id": "app-1", "memoryperexecutor": 2048},
-                ],
-            },
-            Demand("2", "2g"),
-            (
-                f"it asks {MASTER} for executors with 2 cores and 2048 MiB of memory each; the cluster has 1 worker: "
-                "10.0.0.7:40001 has 1 of 4 cores and 512 of 512 MiB free"
-            ),
-        ),
-    ],
-)
-def test_what_is_compared(state: dict[str, object], demand: Demand, said: str) -> None:
+def test_what_is_compared() -> None:
     """The line compares the requested resources with those that live workers have free."""
-    assert compared(state, "app-1", MASTER, demand) == said
+    apps = [{"id": "other", "memoryperexecutor": 1}, {"id": "app-1", "memoryperexecutor": 2048}]
+    empty: dict[str, object] = {"workers": [], "activeapps": []}
+    state: dict[str, object] = {"workers": [WORKER, {**WORKER, "state": "DEAD"}], "activeapps": apps}
+
+    assert compared(empty, "app-1", MASTER, Demand("", "1g")) == (
+        f"it asks {MASTER} for executors with all cores of a worker and 1g of memory each; the cluster has no worker"
+    )
+    assert compared(state, "app-1", MASTER, Demand("2", "2g")) == (
+        f"it asks {MASTER} for executors with 2 cores and 2048 MiB of memory each; the cluster has 1 worker: "
+        "10.0.0.7:40001 has 1 of 4 cores and 512 of 512 MiB free"
+    )

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkConf
 from pyspark.errors import PySparkException
 
 from reconcile import job
@@ -27,39 +28,30 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 def _options(folder: Path, key: bytes) -> dict[str, str]:
-    (folder / "key.pem").write_bytes(key)
-    (folder / "cert.pem").write_text("certificate")
+    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
+    files["ssl_keyfile"].write_bytes(key)
+    files["ssl_certfile"].write_text("certificate")
     return kafka_options(
-        KafkaSettings(
-            security_protocol="SSL",
-            ssl_certfile=str(folder / "cert.pem"),
-            ssl_keyfile=str(folder / "key.pem"),
-        )
+        KafkaSettings(security_protocol="SSL", **{name: str(file) for name, file in files.items()})
     )
 
 
-@pytest.mark.parametrize("kind", [PrivateFormat.TraditionalOpenSSL, PrivateFormat.PKCS8])
-def test_private_keys_are_given_as_java_reads_them(tmp_path: Path, kind: PrivateFormat) -> None:
-    given = KEY.private_bytes(Encoding.PEM, kind, serialization.NoEncryption())
-    text = _options(tmp_path, given)["kafka.ssl.keystore.key"]
-    key = serialization.load_pem_private_key(text.encode(), None)
-
-    assert text.startswith("-----BEGIN PRIVATE KEY-----")
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    assert key.private_numbers() == KEY.private_numbers()
-
-
-@pytest.mark.parametrize(
-    "given",
-    [b"nonsense", KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))],
-    ids=["nonsense", "locked"],
-)
-def test_no_private_key(tmp_path: Path, given: bytes) -> None:
+def test_private_keys_are_given_as_java_reads_them(tmp_path: Path) -> None:
     """A file that is not a private key, or has a password, is named with the way out."""
-    with pytest.raises(
-        ConfigurationError, match=r"ssl_keyfile = .*key\.pem: not a private key.*openssl pkcs8"
-    ):
-        _options(tmp_path, given)
+    for kind in (PrivateFormat.TraditionalOpenSSL, PrivateFormat.PKCS8):
+        given = KEY.private_bytes(Encoding.PEM, kind, serialization.NoEncryption())
+        text = _options(tmp_path, given)["kafka.ssl.keystore.key"]
+        key = serialization.load_pem_private_key(text.encode(), None)
+
+        assert text.startswith("-----BEGIN PRIVATE KEY-----")
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        assert key.private_numbers() == KEY.private_numbers()
+    locked = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    for wrong in (b"nonsense", locked):
+        with pytest.raises(
+            ConfigurationError, match=r"ssl_keyfile = .*key\.pem: not a private key.*openssl pkcs8"
+        ):
+            _options(tmp_path, wrong)
 
 
 TRACE = """An error occurred while calling o55.parquet.
@@ -94,26 +86,24 @@ def test_errors_of_spark(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "said"),
+    ("full", "said"),
     [
-        ({"/spark": 0}, "the disk is full: Spark sorts below spark.local.dir (/spark): make room there"),
-        ({"/state": 0}, "the disk is full: results go to reconcile.state_dir (/state): make room there"),
-        ({"/out": 0}, "the disk is full: results go to --out (/out): make room there"),
-        (
-            {},
-            "the disk is full: Spark sorts below spark.local.dir (/spark), and results go to reconcile.state_dir (/state), and results go to --out (/out)",
-        ),
+        ("/spark", "Spark sorts below spark.local.dir (/spark): make room there"),
+        ("/state", "results go to reconcile.state_dir (/state): make room there"),
+        ("/out", "results go to --out (/out): make room there"),
+        (None, "Spark sorts below spark.local.dir (/spark), and results go to reconcile.state_dir (/state), and results go to --out"),
     ],
-)
-def test_a_full_disk(free: dict[str, int], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+)  # fmt: skip
+def test_a_full_disk(full: str | None, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the disk that is full, if it can be found out."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/spark,/other")
+    usage = {full: SimpleNamespace(free=0)}
     monkeypatch.setattr(
-        shutil, "disk_usage", lambda folder: SimpleNamespace(free=free.get(folder, 2 * ROOM_BYTES))
+        shutil, "disk_usage", lambda folder: usage.get(folder, SimpleNamespace(free=2 * ROOM_BYTES))
     )
     error = PySparkException("x\nCaused by: java.io.IOException: No space left on device")
 
-    assert str(_explained(error, "/state", "/out", "local")).startswith(said)
+    assert str(_explained(error, "/state", "/out", "local")).startswith(f"the disk is full: {said}")
 
 
 @pytest.mark.parametrize(
@@ -177,43 +167,34 @@ IVY = """:::: ERRORS
 Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: org.apache.spark#x;4.0.0: not found]
 \tat org.apache.spark.deploy.SparkSubmitUtils$.resolveMavenCoordinates(SparkSubmitUtils.scala:1)
 """
-NOT_KEPT = (
-    'Exception in thread "main" java.io.FileNotFoundException: /home/rf/.ivy2.5.2/cache/resolved-org.apache.spark-spark-submit-parent'
-    "-1-1.0.xml (Permission denied)"
-)
-REMOVED = "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
-NO_MASTER = "26/11/22 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive! Giving up."
+MAIN = 'Exception in thread "main" '
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (REMOVED, "removed the run, because its executors failed one after the other"),
+        (
+            "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
+            "removed the run, because its executors failed one after the other",
+        ),
         (IVY, "connector mvn:x could not be fetched: .*RINGFENCE_IVY_SETTINGS.*127.0.0.1:1/maven2"),
         (
-            NOT_KEPT,
+            MAIN + "java.io.FileNotFoundException: /home/rf/.ivy2.5.2/cache/resolved-org.apache.spark-spark-submit-parent"
+            "-1-1.0.xml (Permission denied)",
             r"connector mvn:x cannot be kept in /home/rf/.ivy2.5.2 \(Permission denied\): .*spark.jars.ivy",
         ),
         (
-            (
-                'Exception in thread "main" java.lang.ExceptionInInitializerError\n'
-                "Caused by: java.net.UnknownHostException: pod-7: pod-7: Temporary failure in name resolution"
-            ),
+            MAIN + "java.lang.ExceptionInInitializerError\n"
+            "Caused by: java.net.UnknownHostException: pod-7: pod-7: Temporary failure in name resolution",
             "this machine is called pod-7 and knows no address of that name: .*SPARK_LOCAL_HOSTNAME=localhost",
         ),
+        ("java.lang.UnsupportedOperationException: getSubject is not supported", "the Java of .* is too new for it"),
         (
-            "java.lang.UnsupportedOperationException: getSubject is not supported",
-            "the Java of .* is too new for it",
+            "ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive! Giving up.",
+            "the program that listens at 'spark://h:1' is not a Spark master",
         ),
-        (NO_MASTER, "the program that listens at 'spark://h:1' is not a Spark master"),
-        (
-            "Failed to create a temp directory (under /full) after 10 attempts!",
-            "cannot make a folder below /full",
-        ),
-        (
-            'Exception in thread "main" org.apache.spark.SparkException: set HADOOP_CONF_DIR',
-            "start: set HADOOP_CONF_DIR$",
-        ),
+        ("Failed to create a temp directory (under /full) after 10 attempts!", "cannot make a folder below /full"),
+        (MAIN + "org.apache.spark.SparkException: set HADOOP_CONF_DIR", "start: set HADOOP_CONF_DIR$"),
         ("Error: Unrecognized option: --x\nUsage: spark-submit", "start: Unrecognized option: --x$"),
         (
             "Invalid maximum heap size: -Xmx4x\nError: Could not create the Java Virtual Machine.",
@@ -221,7 +202,7 @@ NO_MASTER = "26/11/22 ERROR StandaloneSchedulerBackend: Application has been kil
         ),
         ("", "its JVM ended with 1.*no output"),
     ],
-)
+)  # fmt: skip
 def test_spark_does_not_start(said: str, told: str) -> None:
     """The JVM's output is searched for the cause. The error adds the remedy and leaves out the trace."""
     message = str(not_started(JvmError("its JVM ended with 1"), "spark://h:1", "mvn:x", said))
@@ -231,11 +212,9 @@ def test_spark_does_not_start(said: str, told: str) -> None:
 
 
 def test_a_jvm_that_was_killed_as_it_started() -> None:
-    message = str(
-        not_started(Py4JNetworkError("empty"), "local[*]", "mvn:x", "ERROR SparkUI: Failed to bind")
-    )
+    killed = not_started(Py4JNetworkError("empty"), "local[*]", "mvn:x", "ERROR SparkUI: Failed to bind")
 
-    assert re.search("JVM ended while it started.*Failed to bind", message, re.DOTALL)
+    assert re.search("JVM ended while it started.*Failed to bind", str(killed), re.DOTALL)
 
 
 def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
@@ -245,15 +224,13 @@ def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
         "spark.jars.packages\torg.apache.hadoop:hadoop-aws:3.4.1\n"
     )
     none = str(tmp_path / "none")
-    theirs, ours, named = (
-        configured("local[*]", submitted=False, environ=environ, records=0)
-        for environ in (
-            {"SPARK_CONF_DIR": str(tmp_path)},
-            {"SPARK_CONF_DIR": none},
-            {"SPARK_CONF_DIR": none, "SPARK_DRIVER_MEMORY": "2g"},
-        )
-    )
 
+    def told(folder: str, **environ: str) -> SparkConf:
+        return configured(
+            "local[*]", submitted=False, environ={"SPARK_CONF_DIR": folder, **environ}, records=0
+        )
+
+    theirs, ours = told(str(tmp_path)), told(none)
     given = {key: value for key, value in ours.getAll() if theirs.get(key) is None}
     assert given == {
         "spark.driver.memory": DRIVER_MEMORY,
@@ -263,7 +240,7 @@ def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
     assert theirs.get("spark.ui.enabled") == "false"
     assert theirs.get("spark.jars.packages") == f"{CONNECTOR},org.apache.hadoop:hadoop-aws:3.4.1"
     assert ours.get("spark.jars.packages") == CONNECTOR
-    assert named.get("spark.driver.memory") is None
+    assert told(none, SPARK_DRIVER_MEMORY="2g").get("spark.driver.memory") is None
 
 
 def test_a_mirror_is_named_as_the_caller_sees_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,10 +4,9 @@ import pytest
 
 from agents.lane.journal import RingEvent, opening_event
 from reconcile.run.history.cut import Lost, Position, Span, TopicState, cut_topic, journal_lost
-from reconcile.run.history.history import Run, RunHistory
+from reconcile.run.history.history import Run
 from reconcile.run.history.id_store import expendable, heirs
 from reconcile.run.verdict.summary import address_counts, verdict
-from reconcile.spark.files import LocalFiles
 from tables.codec import Meta
 
 
@@ -22,22 +21,13 @@ def _last(end: int, topic_id: str = "id", origin: int = 0) -> Position:
 @pytest.mark.parametrize(
     ("now", "last", "span"),
     [
-        (_state(0, 7, 9), None, Span(0, 0, 0, 7, 9)),
-        (_state(0, 7, 9), _last(5), Span(0, 5, 5, 7, 9)),
-        (_state(3, 7, 9), _last(5), Span(0, 5, 5, 7, 9)),
-        (_state(0, None, 9), None, Span(0, 0, 0, 0, 9)),
-        (_state(0, None, 9), _last(5), Span(0, 5, 5, 5, 9)),
-        (_state(0, 3, 9), _last(5), Span(0, 5, 5, 5, 9)),
-        (_state(0, 12, 9), _last(5), Span(0, 5, 5, 9, 9)),
-    ],
-    ids=[
-        "first",
-        "goes on",
-        "retention behind it",
-        "nothing committed",
-        "expired",
-        "went back",
-        "beyond the end",
+        (_state(0, 7, 9), None, Span(0, 0, 0, 7, 9)),  # the first run
+        (_state(0, 7, 9), _last(5), Span(0, 5, 5, 7, 9)),  # goes on
+        (_state(3, 7, 9), _last(5), Span(0, 5, 5, 7, 9)),  # retention is behind it
+        (_state(0, None, 9), None, Span(0, 0, 0, 0, 9)),  # nothing is committed
+        (_state(0, None, 9), _last(5), Span(0, 5, 5, 5, 9)),  # it expired
+        (_state(0, 3, 9), _last(5), Span(0, 5, 5, 5, 9)),  # it went back
+        (_state(0, 12, 9), _last(5), Span(0, 5, 5, 9, 9)),  # beyond the end
     ],
 )
 def test_span(now: TopicState, last: Position | None, span: Span) -> None:
@@ -93,30 +83,21 @@ def test_a_run_that_nobody_acknowledged_proves_what_was_there() -> None:
     assert journal_lost("j", _last(9), None, [_last(4)]) == []
 
 
-def test_seen_since() -> None:
-    """All runs after the base run are considered, whatever their result."""
-    runs = RunHistory(LocalFiles("."))
-    for number in (1, 2, 3):
-        runs.finished[number] = _run(number, "2026-11-21", 5)
-        runs.finished[number].positions = {"t": _last(number)}
-
-    assert runs.seen_since(runs.finished[1]) == {"t": [_last(2), _last(3)]}
-    assert runs.seen_since(None) == {"t": [_last(1), _last(2), _last(3)]}
-    assert runs.seen_since(runs.finished[3]) == {}
-
-
 def _run(number: int, date: str, accepted: int) -> Run:
     return Run(number, number - 1 or None, date, "clean", accepted={"a": {0: accepted}})
 
 
 def test_ids_are_kept_while_a_ring_may_know_them() -> None:
-    """Age alone forgets nothing: the ring must have turned over since."""
+    """Age alone forgets nothing: the ring must have turned over since. No address waits for the rings of another."""
     chain = [_run(3, "2026-11-20", 5), _run(2, "2026-11-02", 5), _run(1, "2026-11-01", 5)]
 
     assert expendable(chain, "2026-11-21", 7, {"a": 5}) == {("a", 2), ("a", 1)}
     assert expendable(chain, "2026-11-21", 7, {"a": 6}) == {("a", 1)}
     assert expendable(chain, "2026-11-21", 7, {"a": 11}) == set()
     assert expendable(chain, "2026-11-21", 30, {"a": 0}) == set()
+    for run in chain:
+        run.accepted["quiet"] = {0: 1}
+    assert expendable(chain, "2026-11-21", 7, {"a": 5, "quiet": 9}) == {("a", 2), ("a", 1)}
 
 
 def test_ids_are_kept_while_an_heir_may_know_them() -> None:
@@ -132,15 +113,6 @@ def test_ids_are_kept_while_an_heir_may_know_them() -> None:
     assert expended() == set()
     chain[0].accepted["a"][2] = 5
     assert expended() == {("a", 2), ("a", 1)}
-
-
-def test_no_address_waits_for_the_rings_of_another() -> None:
-    """The IDs of a busy address are released, whatever a quiet one keeps."""
-    chain = [_run(number, "2026-11-01", 5) for number in (3, 2, 1)]
-    for run in chain:
-        run.accepted["quiet"] = {0: 1}
-
-    assert expendable(chain, "2026-11-21", 7, {"a": 5, "quiet": 2}) == {("a", 2), ("a", 1), ("quiet", 1)}
 
 
 def test_verdict() -> None:
@@ -164,24 +136,18 @@ def test_verdict() -> None:
 
 
 def test_the_share_of_overrun() -> None:
-    """OVERRUN is a share of all duplicates: of those that were caught, by a hop too, and of its own."""
+    """OVERRUN is a share of all duplicates: of those that were caught, by a hop too, and of its own.
+
+    Missing inputs that are not lost count as dropped duplicates, unless duplicates are diverted.
+    """
     counted = {"input": 10, "unmatched": 5, "bridge_dropped": 2, "diverted": 1}
     made = address_counts(counted, {"OVERRUN": 4}, {}, divert=False, times=(3, 9))
 
     assert (made["duplicates"], made["overrun_share"], made["times"]) == (6, 0.4, (3, 9))
     assert address_counts({}, {}, {}, divert=False)["overrun_share"] == 0
-
-
-def test_dropped_duplicates_are_what_is_missing_and_not_lost() -> None:
-    """Missing inputs that are not lost count as dropped duplicates.
-
-    If duplicates are diverted, only the diverted records count.
-    """
-    counted = {"input": 10, "accepted": 5, "unmatched": 4, "diverted": 1}
-
-    dropped = address_counts(counted, {"LOST": 1, "GAP": 2}, {}, divert=False, unknown=1)
-    assert (dropped["duplicates"], dropped["anomalies"]["LOST"], dropped["anomalies"]["TORN"]) == (3, 1, 0)
-    assert address_counts(counted, {"LOST": 4}, {}, divert=True)["duplicates"] == 1
+    lost = address_counts(counted, {"LOST": 1, "GAP": 2}, {}, divert=False, unknown=1)
+    assert (lost["duplicates"], lost["anomalies"]["LOST"], lost["anomalies"]["TORN"]) == (4, 1, 0)
+    assert address_counts(counted, {"LOST": 4}, {}, divert=True)["duplicates"] == 3
 
 
 def test_openings_that_are_told() -> None:

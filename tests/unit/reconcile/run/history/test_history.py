@@ -55,11 +55,14 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     assert [other for other in others if not (tmp_path / other).exists()] == []
 
 
-def test_a_folder_that_refuses(tmp_path: Path) -> None:
-    """A folder that refuses any operation is reported as unusable."""
+def test_a_folder_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that refuses any operation is unusable, and not empty: a run over an empty one would begin at the first run."""
     files = LocalFiles(str(tmp_path))
     (tmp_path / ".lock").mkdir()
     (tmp_path / "file").mkdir()
+
+    def refused(_: Path) -> list[Path]:
+        raise PermissionError(13, "Permission denied")
 
     with pytest.raises(PrerequisiteError, match="cannot be used"), files.locked():
         pass
@@ -69,18 +72,9 @@ def test_a_folder_that_refuses(tmp_path: Path) -> None:
         files.read_text("file")
     with pytest.raises(PrerequisiteError, match="cannot be used"):
         files.delete("file/" + "x" * 300)
-
-
-def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that may not be listed is an error, because a run over an empty one would begin at the first run."""
-
-    def refused(_: Path) -> list[Path]:
-        raise PermissionError(13, "Permission denied")
-
     monkeypatch.setattr(Path, "iterdir", refused)
-
     with pytest.raises(PrerequisiteError, match=r"cannot be used \(Permission denied\): make it writable"):
-        LocalFiles(str(tmp_path)).names("")
+        files.names("")
 
 
 def test_a_run_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,20 +45,19 @@ def runs(tmp_path: Path) -> RunHistory:
     return made
 
 
-def _refusal(runs: RunHistory, cuts: dict[str, AddressCut]) -> str:
-    kept = RunHistory.load(runs.files)
-    with pytest.raises(PrerequisiteError) as raised:
-        retained.refuse_missing(kept, kept.last, cuts)
-    return str(raised.value)
-
-
 def _accepted(runs: RunHistory, cuts: dict[str, AddressCut]) -> None:
     kept = RunHistory.load(runs.files)
     retained.refuse_missing(kept, kept.last, cuts)
 
 
+def _refusal(runs: RunHistory, cuts: dict[str, AddressCut]) -> str:
+    with pytest.raises(PrerequisiteError) as raised:
+        _accepted(runs, cuts)
+    return str(raised.value)
+
+
 def test_a_folder_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
-    """A missing folder is named, with the consequence and the way out; other addresses do not need it."""
+    """A missing folder or file is named, with the consequence and the way out; other addresses do not need it."""
     folder = f"{ids_folder(DAYS[0], 1)}/address=a"
     _accepted(runs, _cuts("a", "b"))
     shutil.rmtree(tmp_path / folder)
@@ -67,21 +66,14 @@ def test_a_folder_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
     assert said.startswith(
         f"{tmp_path}/{folder} has 0 of the 2 Parquet files that run 1 wrote, so duplicates"
     )
-    assert (
-        "LOST: restore it from a backup of reconcile.state_dir; without one name another reconcile.state_dir"
-        in said
-    )
+    assert "LOST: restore it from a backup of reconcile.state_dir; without one name another" in said
     _accepted(runs, _cuts("b"))
     _accepted(runs, _cuts("a", topic_id="created again"))
-
-
-def test_a_file_of_a_folder_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
     (tmp_path / ids_folder(DAYS[0], 1) / "address=b" / "part-1.parquet").unlink()
     shutil.rmtree(tmp_path / ids_folder(DAYS[1], 2))
-
-    said = _refusal(runs, _cuts("a", "b"))
     assert (
-        "address=a has 0 of the 2 Parquet files that run 2 wrote (and 2 folders beside it lack some)" in said
+        "address=a has 0 of the 2 Parquet files that run 2 wrote (and 3 folders beside it lack some)"
+        in _refusal(runs, _cuts("a", "b"))
     )
 
 

@@ -101,11 +101,7 @@ def test_lanes_of_which_all_ids_are_known() -> None:
 
     assert rules.lanes_whole("a", _cut(), base, 5) == [0]
     assert rules.lanes_whole("a", _cut(), base, 4) == [0, 1]
-    assert (
-        rules.lanes_whole("a", _cut("input"), base, 4)
-        == rules.lanes_whole("a", _cut("accepted"), base, 4)
-        == []
-    )
+    assert [rules.lanes_whole("a", _cut(role), base, 4) for role in ("input", "accepted")] == [[], []]
     assert rules.lanes_whole("a", _cut(), None, 0) == rules.lanes_whole("b", _cut(), base, 0) == []
     (rule,) = rules.of([_address()], {"a": _cut()}, [base], 2, [5], {0}, (), {0}, {"a": False})
     assert (rule.evidence_deleted, rule.lanes_whole) == (True, [0])
@@ -113,9 +109,8 @@ def test_lanes_of_which_all_ids_are_known() -> None:
 
 def test_since_when_homes_are_where_they_are() -> None:
     """The run that sees another partitioner first has judged by both; one without the address has judged by none."""
-    first, second, third = (
-        _run(n, {}, partitioner=name) for n, name in enumerate(("crc32", "crc32", "murmur2"), 1)
-    )
+    first, second = (_run(number, {}, partitioner="crc32") for number in (1, 2))
+    third = _run(3, {}, partitioner="murmur2")
     old = Run(1, None, "2026-11-21", "clean")
     now = _address()
 
@@ -162,11 +157,10 @@ def test_lanes_that_are_not_those_of_this_file() -> None:
 
 
 def _cut(*gone: str, recreated: bool = False) -> AddressCut:
-    lost = {
-        role: [Lost(role, 0, 0, 1, "why")] if role in gone else []
+    topics = {
+        role: TopicCut(role, "id", lost=[Lost(role, 0, 0, 1, "why")] if role in gone else [])
         for role in ("input", "accepted", "forward")
     }
-    topics = {role: TopicCut(role, "id", lost=value) for role, value in lost.items()}
     topics["input"].recreated = recreated
     topics["input"].spans = [Span(0, 0, 0, 1, 1)] * 2
     return AddressCut(topics["input"], topics["forward"], topics["accepted"], TopicCut("q", "id"), None, ())
@@ -199,36 +193,24 @@ def test_a_new_input_leaves_open_whose_output_it_is() -> None:
     assert Anomaly.LOST not in found
 
 
-def test_duplicates_have_a_topic_if_they_had_one_before() -> None:
-    """Duplicates count as diverted only if they were diverted before as well.
+def test_a_mode_and_topics_hold_from_the_run_on_that_saw_them() -> None:
+    """A duplicate that passed, or was dropped, before the change breaks no rule, nor does a conflict from before its topic."""
+    plain, observed, diverting = (
+        _run(1, {}, **keys) for keys in ({}, {"mode": "observe"}, {"duplicates": "divert"})
+    )
+    with_topic = replace(plain, positions={"a.duplicates": Position("t", (0,), (0,))})
+    enforcing, conflicts, divert = _address(), _address(on_conflict="divert"), _address(duplicates="divert")
 
-    Those dropped before the change are in no topic; those diverted before it are duplicates in any case.
-    """
-    drop, divert = _address(), _address(duplicates="divert")
-
-    assert rules.diverts(divert, None)
-    assert rules.diverts(divert, _run(1, {}, duplicates="divert"))
-    assert not rules.diverts(divert, _run(1, {}))
-    assert not rules.diverts(drop, _run(1, {}, duplicates="divert"))
-
-
-def test_a_mode_and_a_topic_of_conflicts_hold_from_the_run_on_that_saw_them() -> None:
-    """A duplicate that passed before an address enforced breaks no rule, nor does a conflict from before its topic."""
-    enforcing, conflicts = _address(), _address(on_conflict="divert")
-    with_topic = replace(_run(1, {}), positions={"a.duplicates": Position("t", (0,), (0,))})
-
-    assert [rules.enforces(enforcing, base) for base in (None, _run(1, {}), _run(1, {}, mode="observe"))] == [
-        False,
-        True,
-        False,
-    ]
-    assert not rules.enforces(_address(mode="observe"), _run(1, {}))
-    assert [rules.diverts_conflicts(conflicts, base) for base in (None, with_topic, _run(1, {}))] == [
+    assert [rules.enforces(enforcing, base) for base in (None, plain, observed)] == [False, True, False]
+    assert not rules.enforces(_address(mode="observe"), plain)
+    assert [rules.diverts_conflicts(conflicts, base) for base in (None, with_topic, plain)] == [
         True,
         True,
         False,
     ]
     assert not rules.diverts_conflicts(enforcing, with_topic)
+    assert [rules.diverts(divert, base) for base in (None, diverting, plain)] == [True, True, False]
+    assert not rules.diverts(enforcing, diverting)
 
 
 def test_from_where_on_no_id_is_missing() -> None:
@@ -245,32 +227,29 @@ def test_from_where_on_no_id_is_missing() -> None:
 def test_what_others_leave_unknown_of_transactions() -> None:
     """Rules of an address that parts are for, and a run in which the envelopes' own address was not configured."""
 
-    def doubts(
-        base: Run, listed: tuple[str, ...] = ("payments",), **payments: Any
-    ) -> list[tuple[int, str, bool]]:
+    def addresses(listed: tuple[str, ...], **payments: Any) -> tuple[AddressSettings, ...]:
         entries = [
             {"name": "transfers", "transaction_addresses": [*listed]},
             {"name": "payments", **payments},
         ]
-        addresses = validate({"addresses": entries}).addresses
-        cuts = {address.name: _cut() for address in addresses}
-        found = rules.doubts(addresses, cuts, base, [RINGS] * 2)
+        return validate({"addresses": entries}).addresses
+
+    def doubts(base: Run, *listed: str, **payments: Any) -> list[tuple[int, str, bool]]:
+        found = rules.doubts(addresses(listed, **payments), dict.fromkeys(kept, _cut()), base, [RINGS] * 2)
         return [(item.address, item.why, Anomaly.TORN in item.anomalies) for item in found]
 
-    entries = [{"name": "transfers", "transaction_addresses": ["payments"]}, {"name": "payments"}]
-    kept = {address.name: rules.kept(address) for address in validate({"addresses": entries}).addresses}
+    kept = {address.name: rules.kept(address) for address in addresses(("payments",))}
     base = Run(2, 1, "2026-11-21", "clean", rules=kept)
-    away = Run(2, 1, "2026-11-21", "clean", rules=kept, left={"transfers": 1})
 
-    assert doubts(base) == []
-    assert doubts(base, group_header="account") == [
+    assert doubts(base, "payments") == []
+    assert doubts(base, "payments", group_header="account") == [
         (0, "group_header of payments changed since the last run", True),
         (1, "group_header changed since the last run", False),
     ]
-    assert doubts(away) == [
+    assert doubts(replace(base, left={"transfers": 1}), "payments") == [
         (0, "transfers was not configured in the last run, which has read payments", True)
     ]
-    assert doubts(base, ()) == [
+    assert doubts(base) == [
         (0, "transaction_addresses changed since the last run", True),
         (1, "transaction_addresses of transfers changed since the last run", False),
     ]

@@ -10,10 +10,9 @@ from reconcile.anomalies.names import Anomaly
 from reconcile.cluster.admin import TopicFacts
 from reconcile.cluster.survey import Survey
 from reconcile.run.frames.scope import begin
-from reconcile.run.history import id_store
 from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
 from reconcile.run.history.history import Run, RunHistory
-from reconcile.run.history.layout import ids_folder, results_folder
+from reconcile.run.history.layout import ids_folder
 from reconcile.run.history.rings import Rings
 from reconcile.run.history.rules import doubts, kept
 from reconcile.run.measures.counts import Judgement
@@ -53,21 +52,12 @@ def _survey(
     return Survey("cluster", roles, facts, consumed, starts, ends, ends, journal or {}, JOURNAL)
 
 
-def _handed_on(
-    settings: Settings,
-    base: Run | None,
-    cuts: dict[str, AddressCut],
-    number: int,
-    ids: int = 4,
-    largest: int = 5,
-) -> Run:
-    """Return the clean run that accepted so many IDs of each address."""
+def _handed_on(settings: Settings, base: Run | None, cuts: dict[str, AddressCut], number: int) -> Run:
+    """Return the clean run that accepted four IDs of each address."""
     found = Judgement(
-        accepted={cut: {0: ids} for cut in cuts},
-        emptied={cut: {} for cut in cuts},
-        times=dict.fromkeys(cuts, (1, 2)),
-        largest=dict.fromkeys(cuts, largest),
-    )
+        accepted={cut: {0: 4} for cut in cuts}, emptied={cut: {} for cut in cuts},
+        times=dict.fromkeys(cuts, (1, 2)), largest=dict.fromkeys(cuts, 5),
+    )  # fmt: skip
     document = {"night": number, "verdict": "clean", "addresses": {}}
     events_from = carry_over.events_from(base, cuts, JOURNAL)
     return carry_over.finished_run(
@@ -101,10 +91,8 @@ def test_nothing_has_moved(tmp_path: Path) -> None:
     runs = RunHistory(LocalFiles(str(tmp_path)), {1: _handed_on(settings, None, cuts, 1)})
 
     def again(settings: Settings, **cuts: AddressCut) -> bool:
-        return (
-            runs.again(positions(cuts), {address.name: kept(address) for address in settings.addresses})
-            is not None
-        )
+        rules = {address.name: kept(address) for address in settings.addresses}
+        return runs.again(positions(cuts), rules) is not None
 
     assert again(settings, **cuts)
     assert not again(_settings("a"), a=cuts["a"])
@@ -129,22 +117,6 @@ def test_a_gap_leaves_ids_unknown(topic: str) -> None:
     assert [(run.complete["a"], run.known["a"][0]) for run in (whole, gap, after)] == [
         (True, 4), (False, 4), (True, 8),
     ]  # fmt: skip
-
-
-def test_a_ring_that_the_configuration_switched_off_may_be_on() -> None:
-    """A ring that only the configuration switched off keeps its IDs until workers restart.
-
-    IDs stay unknown until the largest possible ring has turned over.
-    """
-    cut = _cut("a")
-    cut.input.lost.append(Lost("t", 0, 10, 12, "gone"))
-    off = _settings("a", id_cache_size=0)
-    gap = _handed_on(_settings("a"), None, {"a": cut}, 1, ids=1)
-    after = _handed_on(off, gap, {"a": _cut("a")}, 2)
-    full = _handed_on(off, after, {"a": _cut("a")}, 3)
-
-    assert [run.complete["a"] for run in (gap, after, full)] == [False, True, True]
-    assert not _handed_on(off, gap, {"a": _cut("a")}, 2, ids=3).complete["a"]
 
 
 def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
@@ -180,69 +152,34 @@ def test_what_a_run_reads(tmp_path: Path) -> None:
         job.Ready(runs, _survey(1_000_002, 1_000_001, journal={0: (2, 5)})).records(settings)
 
 
-def test_the_journal() -> None:
+@pytest.mark.parametrize(
+    ("last", "lost", "why"),
+    [
+        (None, [(0, 4)], ""),
+        (Position("j", (1,), (3,)), [(1, 4)], ""),
+        (Position("j", (4,), (5,)), [], ""),
+        (Position("old", (4,), (5,)), [(5, 5)], "it was deleted and created again"),
+    ],
+)
+def test_the_journal(last: Position | None, lost: list[tuple[int, int]], why: str) -> None:
     """Lost events are reported once, for all addresses."""
-    now = Position("j", (4,), (9,))
+    gone = journal_lost("journal", Position("j", (4,), (9,)), last)
     cut = _cut("a")
-    gone = journal_lost("journal", now, None)
-
-    assert [(item.begin, item.end) for item in gone] == [(0, 4)]
-    assert [(item.begin, item.end) for item in journal_lost("journal", now, Position("j", (1,), (3,)))] == [
-        (1, 4)
-    ]
-    assert journal_lost("journal", now, Position("j", (4,), (5,))) == []
-    assert [item.why for item in journal_lost("journal", now, Position("old", (4,), (5,)))] == [
-        "it was deleted and created again"
-    ]
     with_gap = AddressCut(cut.input, cut.forward, cut.accepted, cut.quarantine, None, (0,), gone)
+    found = doubts(_settings("a").addresses, {"a": with_gap}, None, [RINGS])
+
+    assert [(item.begin, item.end) for item in gone] == lost
+    assert all(item.why.startswith(why) for item in gone)
     assert with_gap.lost == gone
-    (doubt,) = doubts(_settings("a").addresses, {"a": with_gap}, None, [RINGS])
-    assert (doubt.address, doubt.anomalies) == (0, frozenset({Anomaly.FORGOTTEN}))
+    assert [(doubt.address, doubt.anomalies) for doubt in found] == [(0, {Anomaly.FORGOTTEN})] * len(lost)
 
 
 def test_events_of_an_input_that_was_deleted() -> None:
     """Journal events from before a recreated input was seen do not concern it, in any later run."""
-    settings = _settings("a", "b")
-    first = _handed_on(settings, None, {"a": _cut("a"), "b": _cut("b")}, 1)
-    cuts = {"a": _cut("a"), "b": _cut("b")}
+    settings, cuts = _settings("a"), {"a": _cut("a")}
+    first = _handed_on(settings, None, {"a": _cut("a")}, 1)
     cuts["a"].input.topic_id = "new"
     second = _handed_on(settings, first, cuts, 2)
     third = _handed_on(settings, second, cuts, 3)
 
-    assert (first.events_from, second.events_from, third.events_from) == ({}, {"a": 7}, {"a": 7})
-
-
-def test_ids_that_are_forgotten(tmp_path: Path) -> None:
-    """IDs are forgotten by address, except those that the last run needs to be judged again."""
-    files = LocalFiles(str(tmp_path))
-    runs, base = RunHistory(files), None
-    settings, cuts = _settings("a", "quiet"), {"a": _cut("a"), "quiet": _cut("quiet")}
-    for number in (1, 2, 3):
-        base = _handed_on(settings, base, cuts, number, ids=5)
-        base.date = "2026-11-01" if number < 3 else TODAY
-        base.accepted["quiet"] = {0: 1}
-        for cut in cuts:
-            (tmp_path / ids_folder(base.date, number) / f"address={cut}").mkdir(parents=True)
-        (tmp_path / results_folder(number)).mkdir(parents=True)
-        runs.finished[number] = base
-    id_store.forget(runs, TODAY, 7, {})
-
-    # Run 3 turned the ring of "a" over; if it is judged again, run 2 is the only one that knows its duplicates.
-    assert id_store.kept(files) == {1: ["quiet"], 2: ["a", "quiet"], 3: ["a", "quiet"]}
-    assert id_store.count(runs, runs.last) == 1 + 6 + 6
-    assert id_store.count(runs, runs.finished[2]) == 1 + 6
-    assert files.names("results") == ["000002", "000003"]
-
-
-def test_ids_of_a_ring_that_was_off_for_a_run(tmp_path: Path) -> None:
-    """IDs of a ring switched off for one run are kept, because workers that were not restarted still know them."""
-    runs = RunHistory(LocalFiles(str(tmp_path)))
-    for number, day, size in ((1, "2026-11-01", 5), (2, "2026-11-20", 5), (3, TODAY, 0)):
-        settings = _settings("a", id_cache_size=size)
-        run = _handed_on(settings, runs.last, {"a": _cut("a")}, number, ids=2)
-        run.date = day
-        (tmp_path / ids_folder(day, number) / "address=a").mkdir(parents=True)
-        runs.finished[number] = run
-    id_store.forget(runs, TODAY, 7, {})
-
-    assert id_store.kept(runs.files) == {1: ["a"], 2: ["a"], 3: ["a"]}
+    assert [run.events_from for run in (first, second, third)] == [{}, {"a": 7}, {"a": 7}]
