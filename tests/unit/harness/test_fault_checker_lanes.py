@@ -58,8 +58,7 @@ def test_the_number_between_is_exact(capacity: int, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("age_ms", "capacity", "expected"),
-    [(3, 10, "FORGOTTEN"), (2, 10, "OVERRUN"), (3, 2, "OVERRUN")],
+    ("age_ms", "capacity", "expected"), [(3, 10, "FORGOTTEN"), (2, 10, "OVERRUN"), (3, 2, "OVERRUN")]
 )
 def test_a_promise_in_time(age_ms: int, capacity: int, expected: str) -> None:
     """An ID beyond id_cache_size is forgotten if it was young enough, and the largest ring had room for it."""

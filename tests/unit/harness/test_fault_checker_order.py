@@ -36,14 +36,6 @@ def test_swapped() -> None:
     assert finding.places == (SECOND.place, Place("orders.accepted", 0, 4), THIRD.place)
 
 
-def test_a_shift_is_one_finding() -> None:
-    """A record that is a thousand places too late or too early breaks the order once."""
-    inputs = [arrive(number, b"id-%d-" % number) for number in range(1_000)]
-
-    for moved in ([*inputs[1:], inputs[0]], [inputs[-1], *inputs[:-1]]):
-        assert found(story(inputs, accept(*moved))) == {"REORDERED": 1}
-
-
 @pytest.mark.parametrize(
     ("capacity", "expected"), [(1, "OVERRUN"), (2, "OVERRUN"), (3, "FORGOTTEN"), (4, "FORGOTTEN")]
 )
@@ -141,19 +133,6 @@ def test_a_gap_hides_nothing_else(accepted: list[Record], beside: str) -> None:
     history = replace(EXACT, inputs=INPUTS[1:], log_starts={0: 1}, sends=[], accepted=accepted)
 
     assert found(history) == {"GAP": 1, beside: 1}
-
-
-def test_ids_in_deleted_keys() -> None:
-    """The key of a deleted input is in a header of its output."""
-    original, resend = (arrive(offset, None, A, headers=(("region", b"n"),)) for offset in (0, 1))
-    (output,) = accept(original)
-    output = output._replace(key=b"n", headers=(*output.headers, ("_RF_KEY", A)))
-    history = story(
-        [resend], [output], log_starts={0: 1},
-        id_of=lambda record: record.key, group_of=lambda record: record.header("region"),
-    )  # fmt: skip
-
-    assert found(history) == {"GAP": 1}
 
 
 def test_what_quarantine_kept_of_a_deleted_input() -> None:

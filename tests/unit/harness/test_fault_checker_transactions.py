@@ -10,15 +10,12 @@ import pytest
 
 from tests.harness.checker.check import Anomaly, check
 from tests.harness.checker.order import apart
-from tests.harness.history import History, Place, Record, Target, attributed
+from tests.harness.history import History, Record, Target, attributed
 from tests.support.histories import (
-    RESEND,
     A,
     B,
     C,
-    accept,
     arrive,
-    divert,
     found,
     home,
     only,
@@ -197,20 +194,6 @@ def test_lost() -> None:
     assert "transaction of 4, IDs 'a', 'n' of notes, key 'k'" in finding.text
 
 
-def test_lost_where_duplicates_are_diverted() -> None:
-    """A missing duplicate transaction is lost as an envelope if duplicates are diverted.
-
-    Its original is that of any of its IDs.
-    """
-    first = arrive(0, B, b"k")
-    known = envelope(1, part(known="b"), part(known="c"))
-    history = run([first, known], emit(first), divert=True)
-
-    assert found(history) == {"LOST": 1}
-    assert check(replace(history, diverted=[divert(known, first)])) == []
-    assert found(replace(history, diverted=[divert(known, RESEND)])) == {"WRONG-VERDICT": 1}
-
-
 def test_quarantined_whole() -> None:
     """A transaction that is quarantined whole takes no ID: a smaller one under the same ID is not a duplicate."""
     smaller = envelope(1, part("g"), known=A)
@@ -254,41 +237,9 @@ def test_no_such_part(number: bytes | None) -> None:
     assert found(run([T], [first._replace(headers=headers), *others])) == {"PHANTOM": 1, "TORN": 1}
 
 
-def test_group_of_the_target() -> None:
-    """A part's group follows the rules of its own address, with its key kept beside it."""
-    good = emit(T)
-    wrong = [*good[:2], good[2]._replace(key=b"n"), good[3]]
-
-    assert (good[2].key, good[2].header("_RF_KEY")) == (b"default", b"n")
-    assert found(run([T], wrong)) == {"CORRUPTED": 1}
-
-
-def test_a_forged_number() -> None:
-    """A plain message is not a part of a transaction, whatever its producer wrote."""
-    forged = arrive(0, A, headers=(("_RF_TX_PART", b"1/2"),))
-    clean = [
-        item._replace(headers=tuple(h for h in item.headers if h[0] != "_RF_TX_PART"))
-        for item in accept(forged)
-    ]
-
-    assert check(run([forged], clean)) == []
-    assert found(run([forged], accept(forged))) == {"CORRUPTED": 1}
-
-
 def place(records: Sequence[Record], *order: int) -> list[Record]:
     """In this order, in one partition."""
     return [records[item]._replace(offset=2 * number) for number, item in enumerate(order)]
-
-
-def test_parts_of_one_group() -> None:
-    """O1: parts of one group are in the order of their numbers, and other groups may come between."""
-    one = envelope(0, part("g"), part("h"), part("g"))
-    good = emit(one)
-
-    assert check(run([one], place(good, 1, 0, 2))) == []
-    finding = only(run([one], place(good, 2, 1, 0)))
-    assert finding.anomaly is Anomaly.REORDERED
-    assert finding.places == (one.place, Place("orders.accepted", 0, 4), one.place)
 
 
 def test_with_plain_messages_of_its_group() -> None:

@@ -179,12 +179,7 @@ def test_under_spark_submit_a_broker_that_is_away(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ([], None),
-        (["--acknowledge"], acknowledge.LAST),
-        (["--acknowledge=7"], 7),
-    ],
+    ("arguments", "expected"), [([], None), (["--acknowledge"], acknowledge.LAST), (["--acknowledge=7"], 7)]
 )
 def test_the_option(
     tmp_path: Path, arguments: list[str], expected: int | None, monkeypatch: pytest.MonkeyPatch

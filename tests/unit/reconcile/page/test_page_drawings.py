@@ -3,7 +3,6 @@
 import logging
 import re
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -43,17 +42,6 @@ def test_drawings() -> None:
         assert all(image[size] for size in ("width", "height"))
         assert ". " in (image["alt"] or "")
     assert len(RENDERED) < 400_000
-
-
-def test_steps_go_down_to_nothing() -> None:
-    moments = [Moment(at, 100, 100, 0) for at in (0, 1000, 5000)]
-    [wide, _] = drawings(document.render(Figures("", "", "clean", "", [replace(PLAIN, moments=moments)])))
-    [path] = parts(wide, "records", "path")
-    points = [(float(x), float(y)) for x, y in re.findall(r"[ML] (-?[\d.]+) (-?[\d.]+)", path.attrib["d"])]
-    width = (1040 - 46 - 24) / 6
-
-    flat = [x - before for (before, y), (x, same) in pairwise(points) if y == same and x != before]
-    assert flat == pytest.approx([width, width, width * 3, width], abs=0.2)
 
 
 @pytest.mark.parametrize(

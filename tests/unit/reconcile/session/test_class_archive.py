@@ -59,11 +59,7 @@ def test_one_fetches_at_a_time(tmp_path: Path) -> None:
     A folder that cannot be made does not keep Spark from starting: Ivy names the problem.
     """
     folder = tmp_path / "home" / "ivy"
-    with (
-        fetching_alone(folder),
-        (folder / "ringfence.lock").open() as other,
-        pytest.raises(BlockingIOError),
-    ):
+    with fetching_alone(folder), (folder / "ringfence.lock").open() as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with (folder / "ringfence.lock").open() as other:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,17 +109,6 @@ def test_an_archive_is_of_its_jars_and_of_its_java(ivy: Path) -> None:
 
     archive.write_bytes(b"")
     assert _quick(ivy).options == ""
-
-
-def test_an_archive_that_nobody_wants(ivy: Path) -> None:
-    _kept(ivy)
-    unwanted = _quick(ivy, RINGFENCE_CLASS_ARCHIVE="off")
-    unwanted.keep(_session(ivy), lambda: False)
-
-    assert unwanted.options == ""
-    assert not unwanted._archive().exists()
-    archive = _archived(ivy)
-    assert unwanted.options == f"-XX:SharedArchiveFile={archive}"
 
 
 def test_no_archive_beside_folders(ivy: Path, tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ def test_masters(master: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "master",
-    ["", "foo", "local[0]", "spark://", "spark://host", "spark://host:port", "http://host:8080"],
+    "master", ["", "foo", "local[0]", "spark://", "spark://host", "spark://host:port", "http://host:8080"]
 )
 def test_no_master(master: str) -> None:
     with pytest.raises(

@@ -241,10 +241,3 @@ def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
     assert theirs.get("spark.jars.packages") == f"{CONNECTOR},org.apache.hadoop:hadoop-aws:3.4.1"
     assert ours.get("spark.jars.packages") == CONNECTOR
     assert told(none, SPARK_DRIVER_MEMORY="2g").get("spark.driver.memory") is None
-
-
-def test_a_mirror_is_named_as_the_caller_sees_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    told = configured("local[*]", submitted=False, environ={"RINGFENCE_IVY_SETTINGS": "ivy.xml"}, records=0)
-
-    assert told.get("spark.jars.ivySettings") == str(tmp_path / "ivy.xml")

@@ -9,12 +9,7 @@ LANE = {"dropped": 2}
 
 @pytest.mark.parametrize(
     ("marked", "configured", "observing", "dropping", "dropped"),
-    [
-        (5, [0], {0}, set(), 0),
-        (5, [], set(), {0}, 2),
-        (4, [0], set(), {0}, 2),
-        (0, [0], set(), {0}, 2),
-    ],
+    [(5, [0], {0}, set(), 0), (5, [], set(), {0}, 2), (4, [0], set(), {0}, 2), (0, [0], set(), {0}, 2)],
 )
 def test_modes(
     marked: int, configured: list[int], observing: set[int], dropping: set[int], dropped: int
