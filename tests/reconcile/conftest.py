@@ -1,7 +1,7 @@
 """One Spark session for all tests of a process: it takes ten seconds to start."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +13,7 @@ from reconcile.session.session import configured
 from tests.reconcile import test_planted, test_planted_bridges, test_planted_transactions
 from tests.reconcile.rows import Frames
 from tests.support.reconcile.planted import Judged, judged_histories
+from tests.support.reconcile.started import Started
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +54,17 @@ def judged(broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest
 @pytest.fixture(scope="session")
 def frames(spark: SparkSession) -> Frames:
     return Frames(spark)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Started]]:
+    """Yield a function that starts a command of ``ringfence``, which ends with the test."""
+    started: list[Started] = []
+
+    def begin(*arguments: str) -> Started:
+        started.append(Started(*arguments))
+        return started[-1]
+
+    yield begin
+    for item in started:
+        item.destroy()

@@ -1,19 +1,17 @@
 """State that a run takes over from earlier ones when topics, addresses or rules have changed."""
 
 import json
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from app.embedded.broker import EmbeddedBroker
-from reconcile import job
 from reconcile.run.frames import journal
 from reconcile.run.frames.frames import Frames
 from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
-from reconcile.run.history.history import Run, RunHistory
+from reconcile.run.history.history import Run
 from reconcile.run.history.id_store import address_folder
 from reconcile.run.history.layout import ids_folder, results_folder
 from reconcile.run.history.renames import called, with_former
@@ -21,19 +19,8 @@ from reconcile.run.history.rings import Regrouped, regroups
 from reconcile.run.history.rules import kept
 from reconcile.spark.columns import small
 from reconcile.spark.files import LocalFiles
-from reconcile.spark.schemas import (
-    ACCEPTED,
-    ADDRESSES,
-    DIVERTED,
-    FORWARDS,
-    HOPS,
-    IDS,
-    INPUTS,
-    OUTPUTS,
-)
+from reconcile.spark.schemas import ACCEPTED, ADDRESSES, DIVERTED, FORWARDS, HOPS, IDS, INPUTS, OUTPUTS
 from ringfence_kafka.config.load import validate
-from tests.support import kafka
-from tests.support.reconcile.planted import World
 
 NAMES = ("a", "007")
 
@@ -58,16 +45,19 @@ class State:
 
     def rows(self, schema: StructType, *rows: dict[str, Any], named: bool = True) -> DataFrame:
         """Rows with only the fields that matter; addresses by name, as they are kept."""
-        schema = StructType(
-            [
-                StructField(
-                    struct_field.name,
-                    StringType() if named and struct_field.name in ADDRESSES else struct_field.dataType,
-                )
-                for struct_field in schema
-            ]
-        )
-        return small(self.spark, [tuple(row.get(name) for name in schema.names) for row in rows], schema)
+        kinds = {
+            item.name: StringType() if named and item.name in ADDRESSES else item.dataType for item in schema
+        }
+        kept = StructType([StructField(name, kind) for name, kind in kinds.items()])
+        return small(self.spark, [tuple(row.get(name) for name in kinds) for row in rows], kept)
+
+    def events(self, told: Sequence[dict[str, Any] | str], begins: dict[str, int] | None = None) -> DataFrame:
+        """Return the events in records of the journal."""
+        schema = StructType([IDS["offset"], StructField("value", StringType())])
+        records = [
+            (n, value if isinstance(value, str) else json.dumps(value)) for n, value in enumerate(told)
+        ]
+        return self.frames().events_in(small(self.spark, records, schema), begins or {})
 
 
 @pytest.fixture
@@ -125,13 +115,11 @@ def test_what_was_left_under_a_former_name(state: State) -> None:
     ids.write.partitionBy("address").parquet(state.files.at(ids_folder("2026-11-20", 1)))
     state.cuts = with_former(state.cuts, {"a": "old"})
     base = called(_run(1, complete={"old": True, "007": True}, rules={"old": {}}), {"a": "old"})
-    journal = StructType([IDS["offset"], StructField("value", StringType())])
-    told = json.dumps({"format": 1, "address": "old", "lane": 0, "next": {"a-0": 3}})
 
     frames = state.frames(base)
     inputs = [(row["address"], row["offset"], row["forward_offset"]) for row in frames.inputs().collect()]
     kept = [(row["address"], bytes(row["id"])) for row in frames.ids([base]).collect()]
-    (event,) = frames.events_in(small(state.spark, [(5, told)], journal), {}).collect()
+    (event,) = state.events([{"format": 1, "address": "old", "lane": 0, "next": {"a-0": 3}}]).collect()
     assert (sorted(inputs), sorted(kept)) == ([(0, 7, -1), (1, 7, 9)], [(0, b"old"), (1, b"007")])
     assert (event["address"], event["input_next"]) == (0, 3)
 
@@ -182,35 +170,21 @@ def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: A
 def test_the_journal_is_read(state: State) -> None:
     """The run reads the journal from where an address's events begin, and stops at an unknown format."""
 
-    def told_in(*formats: int) -> DataFrame:
-        told = [
-            (
-                offset,
-                json.dumps(
-                    {
-                        "format": each,
-                        "address": name,
-                        "lane": 0,
-                        "before": 5,
-                        "after": 5,
-                        "next": {f"{name}-0": 3},
-                    }
-                ),
-            )
-            for offset, (name, each) in enumerate((name, number) for number in formats for name in NAMES)
+    def told_in(*formats: int) -> list[dict[str, Any] | str]:
+        event = {"lane": 0, "before": 5, "after": 5}
+        told: list[dict[str, Any] | str] = [
+            {**event, "format": number, "address": name, "next": {f"{name}-0": 3}}
+            for number in formats
+            for name in NAMES
         ]
-        return small(
-            state.spark,
-            [*told, (99, "nonsense")],
-            StructType([IDS["offset"], StructField("value", StringType())]),
-        )
+        return [*told, "nonsense"]
 
-    found = state.frames().events_in(told_in(1, 2), {"a": 1}).collect()
+    found = state.events(told_in(1, 2), {"a": 1}).collect()
     assert sorted((row["address"], row["number"], row["input_next"]) for row in found) == [
         (0, 2, 3), (1, 1, 3), (1, 3, 3),
     ]  # fmt: skip
     with pytest.raises(Exception, match="of a later version of the workers"):
-        state.frames().events_in(told_in(1, 4), {}).collect()
+        state.events(told_in(1, 4)).collect()
 
 
 def test_what_the_journal_tells_of_a_topic_that_is_gone(state: State) -> None:
@@ -220,10 +194,8 @@ def test_what_the_journal_tells_of_a_topic_that_is_gone(state: State) -> None:
         None, {}, {"a-0": "id", "a-1": "id"}, {"a-0": "gone", "a-1": "id"}, {"a-0": "id", "a-1": "gone"},
     ]  # fmt: skip
     told = [{"format": 1, "address": "a", "lane": 0, "next": following, "topic_ids": id_} for id_ in ids]
-    schema = StructType([IDS["offset"], StructField("value", StringType())])
-    records = small(state.spark, [(n, json.dumps(value)) for n, value in enumerate(told)], schema)
 
-    found = state.frames().events_in(records, {}).orderBy("number").collect()
+    found = state.events(told).orderBy("number").collect()
     assert [(row["input_next"], row["forward_next"]) for row in found] == [
         (3, 4), (3, 4), (3, 4), (0, 4), (3, 0),
     ]  # fmt: skip
@@ -233,75 +205,17 @@ def test_what_the_journal_tells_of_lanes_of_several_partitions(state: State) -> 
     """The journal gives offsets by partition, of the forward topic too. A partition that it omits, or that was recreated, counts from 0."""
     state.cuts["a"].input.spans *= 3
     following = {"a-0/0": 3, "a-0/2": 5, "a-1/0": 4}
-    told = [
+    told: list[dict[str, Any]] = [
         {"format": 3, "address": "a", "lane": 0, "lanes": 2, "next": following, "topic_ids": {"a-0": id_}}
         for id_ in ("id", "gone")
     ]
     back = {
         "format": 3, "event": "regrouped", "address": "a", "lane": 1, "lanes": 0, "before": 2, "after": 3, "next": {"a-0/1": 7},
     }  # fmt: skip
-    schema = StructType([IDS["offset"], StructField("value", StringType())])
-    journal_records = [(n, json.dumps(value)) for n, value in enumerate([*told, back])]
-    events = state.frames().events_in(small(state.spark, journal_records, schema), {})
+    events = state.events([*told, back])
 
     found = events.orderBy("number").collect()
     assert [(row["nexts"], row["forward_next"], row["lanes"]) for row in found] == [
         ([3, 0, 5], 4, 2), ([0, 0, 0], 4, 2), ([0, 7, 0], 0, 0),
     ]  # fmt: skip
     assert journal.regrouped(events) == {0: regroups([Regrouped(2, 1, 2, 3, (0, 7, 0), 0, 0)])}
-
-
-class Renaming:
-    """Runs over one world, whose address has one name or another."""
-
-    def __init__(self, spark: SparkSession, world: World) -> None:
-        self.spark, self.world = spark, world
-
-    @property
-    def runs(self) -> RunHistory:
-        return RunHistory.load(LocalFiles(self.world.settings.reconcile.state_dir))
-
-    def run(self, called: str) -> tuple[dict[str, Any], dict[str, int]]:
-        """Return the counts and anomalies of the address in one run."""
-        topic = self.world.names["a"]
-        kept = {
-            "input_topic": topic,
-            "accepted_topic": f"{topic}.accepted",
-            "quarantine_topic": f"{topic}.quarantine",
-        }
-        document = {**self.world.document, "addresses": [{"name": called, "partitions": 2, **kept}]}
-        settings = validate(document)
-        found = job.judge(self.spark, settings, self.runs, job.surveyed(settings), None)
-        address: dict[str, Any] = found["addresses"][called]
-        return address, {item: n for item, n in address["anomalies"].items() if n}
-
-
-@pytest.mark.long
-def test_an_address_that_was_renamed(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """A rename makes nothing LOST, names the input that nobody consumes any more, and expects no earlier IDs of the new rings."""
-    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
-    renaming, former = Renaming(spark, world), world.names["a"]
-    name = f"{world.app_id}-b"
-    kafka.create_topics(broker.bootstrap_servers, {f"{world.app_id}-{name}-forward": (2, {})})
-    waiting = world.arrive("a", b"waiting", b"w")
-    world.accept(world.arrive("a", b"known"))
-    world.forward(waiting, 1)
-    world.commit(forward=0)
-    ahead = world.arrive("a", b"ahead")
-    world.accept(ahead)
-    world.flush()
-    found, anomalies = renaming.run(former)
-    assert (found["accepted"], found["in_flight"], anomalies) == (1, 2, {})
-    # Workers went on for a while; then they were stopped, and what they had forwarded last is in nobody's topic.
-    world.accept(waiting)
-    world.arrive("a", b"known")
-    world.forward(world.arrive("a", b"left", b"l"), 1)
-    world.commit()
-    found, anomalies = renaming.run(name)
-    assert (found["input"], found["accepted"], found["duplicates"]) == (4, 2, 1)
-    assert anomalies == {"GAP": 1}
-    # Its rings were new: they knew neither what was accepted before that run, nor in it.
-    assert renaming.runs.acknowledge() is not None
-    world.accept(world.arrive("a", b"known"), world.arrive("a", b"ahead"))
-    world.commit()
-    assert renaming.run(name)[1] == {"OVERRUN": 1}

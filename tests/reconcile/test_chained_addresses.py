@@ -55,7 +55,4 @@ def test_each_address_of_a_chain_is_judged(
     world.accept(honest)
     world.commit()
     scheduler.run(input=2)
-    assert anomalies(scheduler.document, world) == {
-        "a": {"PHANTOM": 1},
-        "b": {"DOUBLED": 1, "CORRUPTED": 1},
-    }
+    assert anomalies(scheduler.document, world) == {"a": {"PHANTOM": 1}, "b": {"DOUBLED": 1, "CORRUPTED": 1}}

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ import pytest
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_planted import PLANTED
-from tests.reconcile.test_stopped import Started
 from tests.support.reconcile.planted import World, anomalies
 from tests.support.reconcile.spark_cluster import Standalone, standalone
+from tests.support.reconcile.started import Started
 from tests.support.worker import run_verb, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -27,19 +26,6 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
     folder.mkdir()
     with standalone(folder) as running:
         yield running
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Started]]:
-    started: list[Started] = []
-
-    def begin(*arguments: str) -> Started:
-        started.append(Started(*arguments))
-        return started[-1]
-
-    yield begin
-    for item in started:
-        item.destroy()
 
 
 def _small(broker: EmbeddedBroker, folder: Path, executor_timeout: float) -> Path:
@@ -97,27 +83,6 @@ def test_no_worker_is_large_enough(broker: EmbeddedBroker, tmp_path: Path, clust
         error,
     )
     assert not (tmp_path / "state" / "nights").exists()
-
-
-def test_ctrl_c_while_it_waits(
-    broker: EmbeddedBroker, tmp_path: Path, cluster: Standalone, start: Callable[..., Started]
-) -> None:
-    config = _small(broker, tmp_path, 300)
-    run = start("reconcile", "--config", str(config), "--master", cluster.master)
-    assert run.process.stderr is not None
-    for line in run.process.stderr:
-        if line.startswith("ringfence: tasks wait, and no executor of Spark has come for 30 s: "):
-            break
-    assert line.rstrip().endswith(
-        "; the cluster has no worker. The run ends after 300 s (reconcile.executor_timeout)"
-    )
-
-    assert run.ended(signal.SIGINT) == (
-        130,
-        "",
-        "ringfence: stopped by SIGINT: run it again; nothing is half-done\n",
-    )
-    wait_for(lambda: not run.others(), lambda: f"{run.others()} are left", LIMIT_S)
 
 
 def test_all_executors_are_lost(

@@ -116,26 +116,25 @@ def test_where_none_can_wait_nothing_is_told_apart(spark: SparkSession) -> None:
     assert _rows(looked, *looked.columns) == _rows(not_looked, *looked.columns)
 
 
+def _attributed(
+    spark: SparkSession, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]
+) -> DataFrame:
+    """Return inputs of partition 0 with an output each."""
+    places = [{"partition": 0, "offset": at} for at in range(len(inputs))]
+    came, went = (
+        [{**place, **row} for place, row in zip(places, rows, strict=True)] for rows in (inputs, outputs)
+    )
+    committed = _frame(spark, FORWARD_COMMITTED, [])
+    return ev.attribute(_frame(spark, _WAYS, came), None, _frame(spark, OUTPUTS, went), committed)
+
+
 def test_stand_in_for_no_value(spark: SparkSession) -> None:
     """A null value that is in quarantine for its headers has no bytes; a value of another size is another value."""
-    evidence = ev.attribute(
-        _frame(
-            spark, _WAYS,
-            [
-                {"partition": 0, "offset": number, "value_digest": 42, "value_bytes": size}
-                for number, size in enumerate((None, 3, 3))
-            ],
-        ),
-        None,
-        _frame(
-            spark, OUTPUTS,
-            [
-                {"partition": 0, "offset": number, "fate": QUARANTINED, "out_value_digest": 1, "out_value_bytes": size}
-                for number, size in enumerate((0, 3, 4))
-            ],
-        ),
-        _frame(spark, FORWARD_COMMITTED, []),
-    )  # fmt: skip
+    evidence = _attributed(
+        spark,
+        [{"value_digest": 42, "value_bytes": size} for size in (None, 3, 3)],
+        [{"fate": QUARANTINED, "out_value_digest": 1, "out_value_bytes": size} for size in (0, 3, 4)],
+    )
 
     assert [row["offset"] for row in fates.corrupted(evidence).collect()] == [2]
 
@@ -145,19 +144,13 @@ def test_a_time_that_is_not_the_inputs(spark: SparkSession) -> None:
 
     An output that brokers stamp gives no evidence by its time; duplicates and quarantine promise none.
     """
-    outputs = [
+    outputs: list[dict[str, Any]] = [
         {"fate": ACCEPTED, "out_timestamp": 7}, {"fate": ACCEPTED, "out_timestamp": 8}, {"fate": ACCEPTED},
         {"fate": DIVERTED, "out_timestamp": 8}, {"fate": QUARANTINED, "out_timestamp": 8},
     ]  # fmt: skip
-    rows = [{"partition": 0, "offset": index} for index in range(len(outputs))]
-    evidence = ev.attribute(
-        _frame(spark, _WAYS, [{**row, "timestamp": 7} for row in rows]),
-        None,
-        _frame(
-            spark, OUTPUTS, [{**place, **output, "out_group_digest": 42} for place, output in zip(rows, outputs, strict=True)]
-        ),
-        _frame(spark, FORWARD_COMMITTED, []),
-    )  # fmt: skip
+    evidence = _attributed(
+        spark, [{"timestamp": 7}] * 5, [{**output, "out_group_digest": 42} for output in outputs]
+    )
 
     assert [row["offset"] for row in evidence.where("timestamp_changed").collect()] == [1]
     assert [row["detail"] for row in fates.corrupted(evidence).collect()] == ["timestamp not as in the input"]

@@ -38,11 +38,9 @@ def test_resends_of_topics_that_still_are(spark: SparkSession, tmp_path: Path) -
     settings = validate({"addresses": entries})
     cuts = {"a": _cut("a"), "b": _cut("b", recreated=True), "off": _cut("off")}
     frames = Frames(spark, {}, settings.addresses, cuts, LocalFiles(str(tmp_path)))
+    schema = "address string, lane int, distance bigint, age bigint, count bigint"
     for run in (1, 2, 3):
-        rows = [(cut, 0, 10 * run, 1, 1) for cut in (*cuts, "gone")]
-        kept = spark.createDataFrame(
-            rows, "address string, lane int, distance bigint, age bigint, count bigint"
-        )
+        kept = spark.createDataFrame([(cut, 0, 10 * run, 1, 1) for cut in (*cuts, "gone")], schema)
         kept.write.parquet(frames.files.at(results_folder(run), "resends"))
     runs = [_run(2, a="new", b="old", off="new"), _run(1, a="old", b="old", off="new")]
 
@@ -92,10 +90,8 @@ def test_what_the_journal_tells(spark: SparkSession) -> None:
 
 def test_the_largest_ring() -> None:
     """The largest ring is that of now, of the journal, or of an earlier run; a ring that is off has none."""
-    entries: list[dict[str, Any]] = [
-        {"name": "a", "id_cache_size": 7}, {"name": "b", "id_cache_size": 7}, {"name": "c", "id_cache_size": 7},
-        {"name": "off", "id_cache_size": 0},
-    ]  # fmt: skip
+    sizes = {"a": 7, "b": 7, "c": 7, "off": 0}
+    entries = [{"name": name, "id_cache_size": size} for name, size in sizes.items()]
     addresses = validate({"addresses": entries}).addresses
     run = _run(1)
     run.summary = {"addresses": {name: {"ring": {"capacity": 9}} for name in ("c", "off")}}

@@ -4,7 +4,7 @@ import datetime as dt
 import itertools
 import random
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from agents.output import build
@@ -30,23 +30,18 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
     Runs hand digests on, and the digest must not differ between versions either.
     """
     rng = random.Random(5)
+    values = (None, b"", b"1", b"2")
     headers = [
-        [
-            (rng.choice(NAMES), rng.choice((None, b"", b"1", b"2")))
-            for _ in range(rng.randrange(HEADERS_FEW + 3))
-        ]
+        [(rng.choice(NAMES), rng.choice(values)) for _ in range(rng.randrange(HEADERS_FEW + 3))]
         for _ in range(200)
     ]
     users = F.filter("headers", lambda item: ~item["key"].isin(*OURS))
     plain = F.xxhash64(
         F.transform(users, lambda item: F.struct(item["key"], item["value"].isNull(), item["value"]))
     )
-    rows = (
-        _records(spark, *headers)
-        .select("headers", headers_digest().alias("found"), plain.alias("plain"))
-        .collect()
-    )
-    own = {tuple(tuple_ for tuple_ in map(tuple, headers) if tuple_[0] not in OURS) for headers in headers}
+    digests = [headers_digest().alias("found"), plain.alias("plain")]
+    rows = _records(spark, *headers).select("headers", *digests).collect()
+    own = {tuple(header for header in several if header[0] not in OURS) for several in headers}
 
     assert [row["found"] for row in rows] == [row["plain"] for row in rows]
     assert len({row["found"] for row in rows}) == len(own)
@@ -65,38 +60,42 @@ def test_the_names_are_those_of_workers() -> None:
 def test_empty_ids_are_none(spark: SparkSession) -> None:
     """An empty header, key or value is not an ID, as for workers, and the next name counts."""
     headers: list[list[Header]] = [
-        [("a", b""), ("b", b"2")],
-        [("a", b""), ("b", b"")],
-        [("a", b"1"), ("a", b"")],
-        [("a", b"1")],
-    ]
-    rows = (
-        _records(spark, *headers).select(id_of(Dialect(("a", "b"), "header", "", "")).alias("id")).collect()
-    )
+        [("a", b""), ("b", b"2")], [("a", b""), ("b", b"")], [("a", b"1"), ("a", b"")], [("a", b"1")],
+    ]  # fmt: skip
+    named = id_of(Dialect(("a", "b"), "header", "", "")).alias("id")
+    rows = _records(spark, *headers).select(named).collect()
     assert [row["id"] and bytes(row["id"]) for row in rows] == [b"2", None, None, b"1"]
-    for source in ("key", "value"):
-        own = spark.createDataFrame([(b"",), (None,), (b"x",)], f"{source} binary")
-        found = own.select(id_of(Dialect((), source, "", "")).alias("id")).collect()
-        assert [row["id"] is not None for row in found] == [False, False, True]
+    columns = [id_of(Dialect((), source, "", "")) for source in ("key", "value")]
+    own = spark.createDataFrame([(b"", b""), (None, None), (b"x", b"x")], "key binary, value binary")
+    assert [[item is not None for item in row] for row in own.select(*columns).collect()] == [
+        [False, False], [False, False], [True, True],
+    ]  # fmt: skip
 
 
 def test_no_headers_are_null(spark: SparkSession) -> None:
     """A record without headers has null, as in Spark's source, and the digest of an empty list."""
     rows = spark.createDataFrame([(0, None), (1, [])], f"number int, headers {envelopes.HEADERS}")
-    found = rows.select(
-        headers_digest().alias("digest"), envelopes.has("a").alias("there"), envelopes.last("headers", "a").alias("it"),
-        place_in(header(wire_names.HEADER_SOURCE).cast("string"), F.lit("in")).alias("place"), hops.left_behind().alias("left"),
-    ).collect()  # fmt: skip
+    digest, *others = [
+        headers_digest(),
+        envelopes.has("a"),
+        envelopes.last("headers", "a"),
+        _place(),
+        hops.left_behind(),
+    ]
+    one, other = rows.select(digest.alias("digest"), *others).collect()
 
-    assert found[0] == found[1]
-    assert (found[0]["there"], found[0]["it"], found[0]["place"], found[0]["left"]) == (
-        False,
-        None,
-        None,
-        None,
-    )
+    assert one == other
+    assert tuple(one)[1:] == (False, None, None, None)
 
 
+def _place() -> Column:
+    return place_in(header(wire_names.HEADER_SOURCE).cast("string"), F.lit("in"))
+
+
+OUTPUT = (
+    "topic string, timestampType int, timestamp timestamp, partition int, offset long, key binary, value binary, "
+    f"headers {envelopes.HEADERS}"
+)
 RECORD = f"key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers {envelopes.HEADERS}"
 
 
@@ -106,19 +105,10 @@ def test_plain_records_are_read_as_others_are(spark: SparkSession) -> None:
     texts: tuple[bytes | None, ...] = (None, b"", b"v")
     several: list[list[Header] | None] = [None, [], [("id", None)], [("other", b"1"), ("x", b"2")]]
     kinds = list(itertools.product(texts, texts, several))
-    rows = [
-        (
-            key,
-            value,
-            "in",
-            way,
-            number,
-            at,
-            [*(headers or ()), *([(wire_names.HEADER_TRANSACTION, b"?")] * way)] or headers,
-        )
-        for number, (key, value, headers) in enumerate(kinds)
-        for way in (0, 1)
-    ]
+    rows = []
+    for number, (key, value, headers) in enumerate(kinds):
+        unreadable = [*(headers or ()), (wire_names.HEADER_TRANSACTION, b"?")]
+        rows += [(key, value, "in", way, number, at, some) for way, some in enumerate((headers, unreadable))]
     found = inputs(spark.createDataFrame(rows, RECORD), dialect, {"in": 0}, {"in": Targets("in")})
     columns = [
         "id",
@@ -141,50 +131,35 @@ def test_plain_records_are_read_as_others_are(spark: SparkSession) -> None:
 
 
 def test_the_last_of_a_name(spark: SparkSession) -> None:
-    """The last header of a name counts; it is null if the header is missing or has no value."""
+    """The last header of a name counts; it is null if the header is missing or has no value.
+
+    A bridge header is left only if its whole name is one of these; a longer name is not.
+    """
     rows = _records(
-        spark, [], [("a", b"1")], [("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4")], [("a", b"1"), ("a", None)], [("b", b"1")],
+        spark, [("x_RF_HOPS", b"1")], [("a", b"1"), ("_RF_HOPS", b"1")], [("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4")],
+        [("a", b"1"), ("a", None), ("_RF_BRIDGE_IDS", None)], [("_RF_BRIDGE_x", b"1")],
     )  # fmt: skip
     found = rows.orderBy("number").select(
-        envelopes.last("headers", "a").alias("it"), envelopes.has("a").alias("there")
+        envelopes.last("headers", "a"), envelopes.has("a"), hops.left_behind().isNotNull()
     )
 
-    assert [(row["it"], row["there"]) for row in found.collect()] == [
-        (None, False), (b"1", True), (b"3", True), (None, True), (None, False),
+    assert [tuple(row) for row in found.collect()] == [
+        (None, False, False), (b"1", True, True), (b"3", True, False), (None, True, True), (None, False, False),
     ]  # fmt: skip
-
-
-def test_what_is_left_of_a_bridge(spark: SparkSession) -> None:
-    """A bridge header is left only if its whole name is one of these; a longer name is not."""
-    rows = _records(
-        spark,
-        [("x_RF_HOPS", b"1")],
-        [("_RF_HOPS", b"1")],
-        [("a", b"1"), ("_RF_BRIDGE_IDS", None)],
-        [("_RF_BRIDGE_x", b"1")],
-    )
-    found = rows.orderBy("number").select(hops.left_behind().isNotNull().alias("there"))
-
-    assert [row["there"] for row in found.collect()] == [False, True, True, False]
 
 
 PLACES: dict[bytes | None, tuple[int, int] | None] = {
     b"in/1/23": (1, 23),
-    b"in/0/0": (0, 0),
     b"in/-1/5": (-1, 5),
     b"in/1/9223372036854775807": (1, 2**63 - 1),
     b"in/1/9223372036854775808": None,
     b"in/2147483648/1": None,
     b"in/1": None,
-    b"in/1/": None,
     b"in//1": None,
     b"in/1/2/3": None,
-    b"in/1/2/": None,
-    b"in1/2": None,
     b"other/1/2": None,
     b"inn/1/2": None,
     b"in/a/2": None,
-    b"/1/2": None,
     b"": None,
     b"\xff\xfe/1/2": None,
     None: None,
@@ -193,45 +168,31 @@ PLACES: dict[bytes | None, tuple[int, int] | None] = {
 
 def test_a_place(spark: SparkSession) -> None:
     rows = _records(spark, *([(wire_names.HEADER_SOURCE, text)] for text in PLACES))
-    found = (
-        rows.orderBy("number")
-        .select(place_in(header(wire_names.HEADER_SOURCE).cast("string"), F.lit("in")).alias("it"))
-        .collect()
-    )
+    found = [place for (place,) in rows.orderBy("number").select(_place()).collect()]
 
-    assert [None if row["it"] is None else tuple(row["it"]) for row in found] == list(PLACES.values())
+    assert [None if place is None else tuple(place) for place in found] == list(PLACES.values())
 
 
 def test_verdicts(spark: SparkSession) -> None:
     """An accepted record is an observed duplicate if its verdict is DUPLICATE, with the original that it names; others are accepted."""
-    verdicts = [
-        None,
-        b"ACCEPTED",
-        b"UNCHECKED",
-        b"DUPLICATE",
-        b"DUPLICATE orders/1/7",
-        b"DUPLICATE stock/1/7",
-        b"",
-    ]
+    expected: dict[bytes | None, tuple[object, ...]] = {
+        None: (ACCEPTED, None, None, None, False),
+        b"ACCEPTED": (ACCEPTED, None, None, None, True),
+        b"UNCHECKED": (ACCEPTED, None, None, None, True),
+        b"DUPLICATE": (OBSERVED, None, None, None, True),
+        b"DUPLICATE orders/1/7": (OBSERVED, "orders/1/7", 1, 7, True),
+        b"DUPLICATE stock/1/7": (OBSERVED, "stock/1/7", None, None, True),
+        b"": (ACCEPTED, None, None, None, True),
+    }
     rows = [
         ("orders.accepted", 0, dt.datetime.fromtimestamp(1, dt.UTC), 0, number, None, None,
          [] if verdict is None else [("_RF_VERDICT", verdict)])
-        for number, verdict in enumerate(verdicts)
+        for number, verdict in enumerate(expected)
     ]  # fmt: skip
-    schema = (
-        "topic string, timestampType int, timestamp timestamp, partition int, offset long, key binary, value binary, "
-        f"headers {envelopes.HEADERS}"
-    )
-    records = spark.createDataFrame(rows, schema)
+    records = spark.createDataFrame(rows, OUTPUT)
     found = outputs(records, ACCEPTED, {"orders.accepted": "orders"}, {"orders.accepted": 0}, {})
     names = ("fate", "original", "original_partition", "original_offset", "marked")
 
-    assert [tuple(row[name] for name in names) for row in found.orderBy("out_offset").collect()] == [
-        (ACCEPTED, None, None, None, False),
-        (ACCEPTED, None, None, None, True),
-        (ACCEPTED, None, None, None, True),
-        (OBSERVED, None, None, None, True),
-        (OBSERVED, "orders/1/7", 1, 7, True),
-        (OBSERVED, "stock/1/7", None, None, True),
-        (ACCEPTED, None, None, None, True),
+    assert [tuple(row) for row in found.orderBy("out_offset").select(*names).collect()] == [
+        *expected.values()
     ]

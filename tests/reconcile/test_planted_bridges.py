@@ -56,32 +56,15 @@ def _lost(world: World, at: str) -> None:
     world.bridge(at, 2, 2, id=b"3", **IGNORE)
 
 
-def _lost_and_sent_again(world: World, at: str) -> None:
-    """Lose hops with and without an ID of their own; a later acceptance is right."""
-    for number, name in enumerate((b"1", None)):
-        world.bridge(at, number, 0, id=name)
-        world.accept(world.bridge(at, number, 0, id=name))
-
-
-def _lost_behind(world: World, at: str) -> None:
-    """Lose hops that only a later record confirms, or only a record of another partition."""
-    world.bridge(at, 3, 0)
-    world.accept(world.bridge(at, 9, 8))
-    world.accept(moved := world.bridge(at, 20, 20, partition=1))
-    world.forward(moved, 0)
-    world.bridge(at, 12, 9)
-
-
 def _off(world: World, at: str) -> None:
-    """Use size 0: all hops pass, also twice; a missing one is lost."""
+    """Use size 0: all hops pass, also twice; a missing one is lost.
+
+    Also divert a hop, and a record without hop and ID: neither is a duplicate.
+    """
     world.accept(*(world.bridge(at, 0) for _ in range(2)))
     world.bridge(at, 0)
-
-
-def _off_diverted(world: World, at: str) -> None:
-    """Divert a hop, and a record without hop and ID, while hops are not checked: neither is a duplicate."""
-    world.accept(world.bridge(at, 0, id=b"1"))
-    world.divert(world.bridge(at, 0, id=b"1"), None)
+    world.accept(world.bridge(at, 1, id=b"1"))
+    world.divert(world.bridge(at, 1, id=b"1"), None)
     world.divert(world.arrive(at), None)
 
 
@@ -94,13 +77,6 @@ def _forgotten(world: World, at: str) -> None:
     world.accept(world.bridge(at, 11, 8, **IGNORE))
 
 
-def _by_id(world: World, at: str) -> None:
-    """Send one ID over hops of two sources: it counts, unless the record ignores IDs."""
-    world.accept(world.bridge(at, 0, id=b"1"), world.bridge(at, 0, id=b"1", source=OTHER))
-    world.accept(world.bridge(at, 1, id=b"1", source=OTHER, **IGNORE), world.arrive(at, b"2"))
-    world.accept(world.bridge(at, 2, id=b"2", source=OTHER, **IGNORE))
-
-
 def _overrun(world: World, at: str) -> None:
     """Send more unconfirmed hops than a ring of two has IDs; a confirmed hop is known for ever."""
     world.accept(*(world.bridge(at, number) for number in (0, 1, 2, 0)))
@@ -108,34 +84,6 @@ def _overrun(world: World, at: str) -> None:
         *(world.bridge(at, number, 3, source=OTHER) for number in (3, 4, 5, 6)),
         world.bridge(at, 1, source=OTHER),
     )
-
-
-def _told(world: World, at: str) -> None:
-    """Clear the hops in between, which excuses a repeat. A clear of IDs does not affect hops, nor the reverse."""
-    world.accept(*(world.bridge(at, 0, id=b"1") for _ in range(2)))
-    world.tell(at, 0, 20_000, 20_000, 1, of="BRIDGE.")
-    world.accept(*(world.bridge(at, 1) for _ in range(2)))
-    world.tell(at, 0, 20_000, 20_000, 3)
-
-
-def _told_too_early(world: World, at: str) -> None:
-    """Drop a hop after a clear, which makes it lost: a cleared hop is not known any more."""
-    world.accept(world.bridge(at, 0))
-    world.tell(at, 0, 20_000, 20_000, 1, of="BRIDGE.")
-    world.bridge(at, 0)
-    world.bridge(at, 0)
-
-
-def _reopened(world: World, at: str) -> None:
-    """Reopen a memory that is not durable, and resize another one.
-
-    Another size loses no confirmed hop, and need not keep the rest.
-    """
-    world.accept(*(world.bridge(at, 0) for _ in range(2)))
-    world.tell(at, 0, 20_000, 20_000, 1, event="forgotten")
-    world.accept(*(world.bridge(at, 5, source=OTHER) for _ in range(2)))
-    world.bridge(at, 5, source=OTHER)
-    world.tell(at, 0, 20_000, 10_000, 3, event="resized")
 
 
 def _apart(world: World, at: str) -> None:
@@ -223,16 +171,9 @@ def _observed(world: World, at: str) -> None:
 PLANTED: dict[str, History] = {
     "clean": (_clean, {}, {}),
     "lost": (_lost, {}, {"LOST": 3}),
-    "lost-and-sent-again": (_lost_and_sent_again, {}, {"LOST": 2}),
-    "lost-behind": (_lost_behind, {}, {"LOST": 2}),
-    "off": (_off, {"id_cache_size": 0}, {"LOST": 1}),
-    "off-diverted": (_off_diverted, {"id_cache_size": 0, "duplicates": "divert"}, {"WRONG-VERDICT": 2}),
+    "off": (_off, {"id_cache_size": 0, "duplicates": "divert"}, {"LOST": 1, "WRONG-VERDICT": 2}),
     "forgotten": (_forgotten, {}, {"FORGOTTEN": 4}),
-    "by-id": (_by_id, {}, {"FORGOTTEN": 1}),
     "overrun": (_overrun, {"id_cache_size": 2}, {"OVERRUN": 1, "FORGOTTEN": 1}),
-    "told": (_told, {}, {"OVERRUN": 1, "FORGOTTEN": 2}),
-    "told-too-early": (_told_too_early, {}, {"LOST": 1}),
-    "reopened": (_reopened, {}, {"OVERRUN": 2}),
     "apart": (_apart, {}, {"CROSS-LANE": 1, "FORGOTTEN": 1, "OVERRUN": 1}),
     "diverted": (_diverted, {"duplicates": "divert"}, {"WRONG-VERDICT": 2, "LOST": 1}),
     "corrupted": (_corrupted, {}, {"CORRUPTED": 4}),
@@ -264,23 +205,6 @@ def test_counts(judged: Judged) -> None:
     assert tuple(diverted[name] for name in names[:4]) == (7, 1, 5, 2)
 
 
-def test_two_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """A run knows the earlier run's hops, by their confirmations, and those that were still on their way."""
-    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
-    scheduler = Scheduler(spark, world)
-    world.accept(world.bridge("a", 0), world.bridge("a", 7, 3, **IGNORE, id=b"1"))
-    waits = world.bridge("a", 5, 3, key=b"k", partition=1)
-    world.forward(waits, 0)
-    world.commit(forward=0)
-    assert scheduler.run(input=3, accepted=2, in_flight=1) == {}
-
-    world.accept(waits)
-    world.forward(world.bridge("a", 5, 3, key=b"k", partition=1), 0)
-    world.bridge("a", 2)
-    world.commit()
-    assert scheduler.run(input=3, accepted=1, bridge_duplicates=2, in_flight=0) == {}
-
-
 @pytest.mark.long
 def test_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
     """Later runs know a lane's confirmed hops and those above. They excuse a resend, and name one that is accepted."""
@@ -310,12 +234,9 @@ def test_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> No
     assert scheduler.run(input=6, accepted=3, bridge_duplicates=2) == found
     assert scheduler.runs.acknowledge() is not None
 
-    # A run without any: what was kept goes on. Cleared hops are forgotten.
-    world.accept(world.arrive("a", b"2"))
-    world.commit()
-    assert scheduler.run(input=1, bridge_duplicates=0) == {}
+    # Cleared hops are forgotten.
     world.bridge("a", 1)
-    world.tell("a", 0, 20_000, 20_000, 11, of="BRIDGE.")
+    world.tell("a", 0, 20_000, 20_000, 10, of="BRIDGE.")
     world.accept(world.bridge("a", 1))
     world.commit()
     assert scheduler.run(input=2, accepted=1, bridge_duplicates=1) == {"OVERRUN": 1}

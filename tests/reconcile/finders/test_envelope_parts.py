@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, Row
 
-from reconcile.anomalies.finders import fates, lost_inputs, order, originals, torn_transactions
+from reconcile.anomalies.finders import fates, lost_inputs, torn_transactions
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames import match
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
@@ -36,14 +35,6 @@ def _rows(frame: DataFrame) -> dict[tuple[int, int], Row]:
 
 def _missing(evidence: DataFrame, orphans: DataFrame, frames: Frames, **rules: Any) -> list[Any]:
     return named(lost_inputs.lost(lost_inputs.unmatched(evidence), orphans, frames.rules(**rules)))
-
-
-def _orphans(evidence: DataFrame, ids: DataFrame, frames: Frames) -> DataFrame:
-    candidates = evidence.where(f"{ev.FIRST} and id is not null and (whole is null or whole = {DIVERTED})")
-    ids = originals.with_heirs(ids, None)
-    near = cut(originals.without_near(candidates, ids, frames.rules(), None, 1))
-    found = cut(originals.without_original(near, ids, None, 1))
-    return originals.of_units(originals.orphans(found, ids, ids, None, 1).select(*evidence.columns))
 
 
 def test_torn(frames: Frames) -> None:
@@ -115,47 +106,6 @@ def test_ids(frames: Frames) -> None:
     # Its own is written where its first part is; it has no group to be compared in.
     own = next(row for row in found if row["part_number"] == 0)
     assert (own["out_offset"], own["group_digest"]) == (1, None)
-
-
-@pytest.mark.long
-def test_any_known_id_makes_a_duplicate(frames: Frames) -> None:
-    """One known ID makes an envelope a duplicate; with only unknown IDs it is lost, once.
-
-    An ID of another address, or of another's ring, is not known.
-    """
-    nothing = {"fate": None}
-    evidence = _joined(
-        frames,
-        *_envelope(3, {**nothing, "id": b"new"}, {**nothing, "id": b"old"}, id=b"own"),
-        *_envelope(4, {**nothing, "id": b"new"}, {**nothing, "id": b"newer"}, id=b"other"),
-        *_envelope(5, {**nothing, "id": b"old", "part_address": 1}),
-        *_envelope(6, {**nothing, "id": b"theirs", "part_address": 1}),
-        *_envelope(7, nothing),
-    )
-    ids = frames.ids(
-        {"id": b"old"}, {"id": b"theirs", "id_address": 1}, {"id": b"new", "address": 1, "id_address": 0}
-    )
-    orphans = _orphans(evidence, ids, frames)
-
-    assert [row["part_number"] for row in orphans.collect()] == [0, 0]
-    assert _missing(evidence, orphans, frames) == [("LOST", 4), ("LOST", 5), ("LOST", 7)]
-
-
-@pytest.mark.long
-def test_the_order_of_one_lane(frames: Frames) -> None:
-    """Parts of a group follow their numbers in any lane. Transactions and messages of one lane have an order; those of two lanes have none."""
-    swapped = _envelope(0, {"out_offset": 2}, {"out_offset": 1})
-    later = _envelope(1, {"out_offset": 0}, lane=0)
-    other = [{**item, "lane": 1} for item in later]
-    away = _envelope(1, {"out_offset": 0, "out_address": 1})
-
-    def found(*rows: dict[str, Any]) -> list[tuple[str, int | None]]:
-        return named(order.reordered(_joined(frames, *rows), transactions=True))
-
-    assert found(*swapped) == [("REORDERED", 0)]
-    assert found({"offset": 0, "out_offset": 1}, *later) == [("REORDERED", 0)]
-    assert found({"offset": 0, "out_offset": 1}, *other) == []
-    assert found({"offset": 0, "out_offset": 1}, *away) == []
 
 
 def test_an_envelope_that_was_accepted_as_it_is(frames: Frames) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import fates, order
@@ -125,34 +125,24 @@ def test_doubts(frames: Frames) -> None:
     ]
 
 
-def _judged(found: DataFrame) -> Judgement:
-    judgement = Judgement(counts={name: {"unmatched": 3} for name in ("a", "b")})
-    count_anomalies(found, judgement)
-    return judgement
-
-
 def test_what_may_be_lost_is_a_gap(frames: Frames) -> None:
-    """A possibly lost record is a GAP: it counts neither as a duplicate nor as lost."""
+    """A possibly lost record is a GAP: it counts neither as a duplicate nor as lost, and beside it a lost one is an anomaly."""
     gap = {"anomaly": Anomaly.GAP.value, "address": "a"}
-    found = _judged(frames.anomalies(gap, gap | {"suspected": Anomaly.LOST.value}))
+    doubtful = [gap, gap | {"suspected": Anomaly.LOST.value}]
 
-    assert (found.anomalies, found.unknown) == ({"a": {"GAP": 2}, "b": {}}, {"a": 1, "b": 0})
-    counts = _counted(found)
-    assert verdict(counts, 0.001) == "gap"
-    assert counts["a"]["duplicates"] == 2
+    def judged(*rows: dict[str, Any]) -> dict[str, Any]:
+        found = Judgement(counts={name: {"unmatched": 3} for name in ("a", "b")})
+        count_anomalies(frames.anomalies(*rows), found)
+        return {
+            name: address_counts(found.counts[name], anomalies, {}, divert=False, unknown=found.unknown[name])
+            for name, anomalies in found.anomalies.items()
+        }
 
-
-def test_what_is_wrong_beside_a_gap(frames: Frames) -> None:
-    rows = [
-        {"anomaly": Anomaly.GAP.value, "address": "a", "suspected": Anomaly.LOST.value},
-        {"anomaly": Anomaly.LOST.value, "address": "b"},
-    ]
-
-    assert verdict(_counted(_judged(frames.anomalies(*rows))), 0.001) == "anomalies"
-
-
-def _counted(found: Judgement) -> dict[str, Any]:
-    return {
-        name: address_counts(found.counts[name], anomalies, {}, divert=False, unknown=found.unknown[name])
-        for name, anomalies in found.anomalies.items()
-    }
+    counts = judged(*doubtful)
+    assert (counts["a"]["anomalies"]["GAP"], counts["a"]["duplicates"], verdict(counts, 0.001)) == (
+        2,
+        2,
+        "gap",
+    )
+    lost = {"anomaly": Anomaly.LOST.value, "address": "b"}
+    assert verdict(judged(*doubtful, lost), 0.001) == "anomalies"

@@ -13,11 +13,10 @@ from agents.decision.bridge_headers import MalformedHopError, read
 from reconcile.anomalies.finders import bridge_hops, lost_inputs
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import distributions, hops
-from reconcile.run.frames import evidence as ev
 from reconcile.spark import hops as read_hops
 from reconcile.spark.columns import small
 from reconcile.spark.envelopes import HEADERS
-from reconcile.spark.schemas import DIVERTED, EVIDENCE, HOPS, QUARANTINED
+from reconcile.spark.schemas import DIVERTED, HOPS, QUARANTINED
 from tests.reconcile.rows import Frames, cut, named, offsets
 from tests.unit.agents.decision.test_decide import Given
 
@@ -225,7 +224,6 @@ CASES = {
         again=[("FORGOTTEN", 1), ("FORGOTTEN", 5)],
         handed_on=[_kept(9, None, 4, False), _kept(None, 8, 4, None)],
     ),
-    "refused by another partition": Case([_hop(0, 5, fate=QUARANTINED, **THERE), _hop(3, 5, **NOTHING)], [3]),
     # No part of an envelope precedes another; all parts of a resend are known.
     "parts are one hop": Case(ENVELOPES, [1, 1]),
     # A record diverted for its hop names no original; a diverted unknown hop without an ID is a wrong verdict.
@@ -237,7 +235,6 @@ CASES = {
     "in memory only": _ordered([2, 4], ["OVERRUN", "OVERRUN"], event="forgotten"),
     "resized": _ordered([2, 4], ["OVERRUN", "FORGOTTEN"], event="resized", after=8),
     "switched off": _ordered([], [], event="resized", after=0),
-    "another lane cleared": _ordered([2, 4], ["FORGOTTEN", "FORGOTTEN"], of_hops=True, lane=1),
     # A hop memory that is off notes nothing, in this run or a later one.
     "off and on": Case(
         [_hop(0, 5), _hop(1, 9, 8), _hop(2, 5), _hop(3, 7, **NOTHING)],
@@ -334,49 +331,6 @@ def test_followed(frames: Frames, plan: str, name: str) -> None:
     for kind, found in _found(frames, plan)[name].items():
         expected = getattr(PLANS[plan][name], kind)
         assert expected is None or found == [*expected], kind
-
-
-def test_more_than_fits(frames: Frames, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane keeps no more hops of a route than fit into a record, however large the ring is."""
-    monkeypatch.setattr(bridge_hops, "KEPT_MAX", 2)
-    followed = _followed(frames, _hop(0, 5), _hop(1, 6), _hop(2, 7), _hop(3, 5), _hop(4, 6, id=b"x"))
-
-    assert named(_again(followed, F.lit(9))) == [("FORGOTTEN", 4), ("OVERRUN", 3)]
-    # Ignored IDs are null from the start, and the run neither judges nor keeps them.
-    ids = ev.accepted_ids(hops.evidence_of(followed), 1)
-    assert [row["id"] for row in ids.collect()] == [b"x"]
-
-
-@pytest.mark.long
-def test_all_again(spark: SparkSession, frames: Frames) -> None:
-    """A replay after a clear is judged as quickly as other records: 100,000 records, half of them of a bridge that confirms nothing."""
-    count = 50_000
-    number = F.col("number")
-    plain = frames.evidence({**_hop(0, 0), "resent": False}).drop(
-        "offset", "hop_offset", "hop_confirmed", "hop_source"
-    )
-    rows_of = [
-        plain.crossJoin(spark.range(2 * count).toDF("number")).withColumns(
-            {
-                "offset": 2 * number + n,
-                "hop_source": F.lit(f"{SOURCE[:-1]}{n}"),
-                "hop_offset": number % count,
-                "hop_confirmed": number % count * n,
-            }
-        )
-        for n in range(2)
-    ]
-    evidence = rows_of[0].unionByName(rows_of[1]).select(*EVIDENCE.names)
-    event = {
-        "input_next": 2 * count, "forward_next": 0, "before": 20_000, "after": 20_000, "event": "cleared", "of_hops": True,
-    }  # fmt: skip
-    followed = hops.followed(evidence, None, frames.events(event)).cache()
-    again = bridge_hops.again(followed, F.lit(20_000))
-    found = bridge_hops.forgotten(again, followed).unionByName(bridge_hops.apart(again, followed))
-
-    assert {row["anomaly"]: row["count"] for row in found.groupBy("anomaly").count().collect()} == {
-        "OVERRUN": 2 * count
-    }
 
 
 @pytest.mark.long

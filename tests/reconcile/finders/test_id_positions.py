@@ -4,7 +4,6 @@ import random
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import order
@@ -12,7 +11,7 @@ from reconcile.run.frames import id_positions
 from reconcile.run.frames.evidence import accepted_ids
 from reconcile.run.measures import resend_distance
 from reconcile.spark.schemas import DIVERTED
-from tests.reconcile.rows import Frames, named
+from tests.reconcile.rows import Frames
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -84,26 +83,3 @@ def test_what_is_in_order_is_not_looked_at_by_groups(frames: Frames) -> None:
 def test_no_broken_order_is_passed_over(frames: Frames, rows: list[dict[str, Any]]) -> None:
     """The quick look finds two swapped records, a late one, an early one, and a group in two partitions."""
     assert _looked_for(frames, *rows)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
-def test_wherever_groups_are_out_of_order_they_are_looked_at(spark: SparkSession, seed: int) -> None:
-    """The quick look asks for a check by groups if that check would find something, for random places in the output."""
-    rng, frames = random.Random(seed), Frames(spark)
-    for _ in range(6):
-        outputs = list(range(12))
-        for _ in range(rng.randrange(2)):
-            one, other = rng.randrange(12), rng.randrange(12)
-            outputs[one], outputs[other] = outputs[other], outputs[one]
-        rows = [
-            {
-                "out_offset": output,
-                "group": rng.choice((b"g", b"h")),
-                "id": rng.choice((b"%d" % output, None)),
-            }
-            for output in outputs
-        ]
-        found = named(order.reordered(frames.evidence(*rows), transactions=False))
-
-        assert not found or _looked_for(frames, *rows)

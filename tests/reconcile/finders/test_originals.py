@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import Row as SparkRow
 
-from reconcile.anomalies.finders import lost_inputs, nearest, originals, sequence_numbers
+from reconcile.anomalies.finders import lost_inputs, originals, sequence_numbers
 from reconcile.run.frames import journal
 from reconcile.spark.schemas import DIVERTED, EVIDENCE
 from tests.reconcile.rows import Frames, cut
@@ -158,7 +158,6 @@ PLANS = {"all": CASES, "plain": {name: case for name, case in CASES.items() if c
 SEED = 7
 WORLDS = 400
 RUN = 1
-OFTEN = 20_000
 
 
 class Found(NamedTuple):
@@ -308,39 +307,3 @@ def _repeats(one: dict[str, Any], other: dict[str, Any], max_age_ms: int, larges
     before: bool = other["run"] < RUN or earlier
     young: bool = one["timestamp"] - other["timestamp"] <= max_age_ms
     return before and young and near
-
-
-@pytest.mark.long
-def test_one_id_that_is_there_very_often(frames: Frames) -> None:
-    """An ID that is accepted very often is not paired with all its earlier records.
-
-    It is accepted again whenever it is too old, and dropped in between, or lost.
-    """
-    spark = frames.evidence().sparkSession
-    ids = spark.range(OFTEN).selectExpr("id as n")
-    there = (
-        frames.ids({"id": b"a"})
-        .drop("offset", "timestamp", "out_offset")
-        .crossJoin(ids.selectExpr("n * 3 as offset", "n * 10 as timestamp", "n as out_offset"))
-    )
-    inputs = (
-        frames.evidence({"id": b"a", "fate": None})
-        .drop("offset", "timestamp")
-        .crossJoin(ids.selectExpr("n * 3 + 1 as offset", "n * 10 + 1 + 9 * (n % 2) as timestamp"))
-        .select(*EVIDENCE.names)
-    )
-    known = originals.with_heirs(there, None)
-    rules = frames.rules(max_age_ms=5)
-    near = originals.without_near(inputs, known, rules, None, 1).cache()
-
-    assert near.count() == OFTEN // 2
-    assert nearest.classes(originals.offered(known, None, 1).where("named is null")).count() == 2
-    plan = near._jdf.queryExecution().executedPlan().toString()
-    assert not [
-        line
-        for line in plan.splitlines()
-        if "Join" in line and "rules" not in line and "Broadcast" not in line
-    ]
-    alone = originals.without_original(near, known, None, 1).cache()
-    assert alone.where("ambiguous or first is not null").isEmpty()
-    assert alone.count() == originals.orphans(alone, known, known, None, 1).count() == OFTEN // 2

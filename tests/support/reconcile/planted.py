@@ -65,6 +65,8 @@ class Transaction(NamedTuple):
     parts: tuple[Part, ...]
 
 
+PARTITIONS: Final = 2
+"""Partitions of each topic of an address."""
 SOURCE: Final = b"to-paris/AAAAAAAAAAAAAAAAAAAAAA/0"
 """Source of a bridge: one partition of a topic."""
 SENT_AT: Final = 1_795_219_200_000
@@ -74,16 +76,13 @@ SENT_AT: Final = 1_795_219_200_000
 class World:
     """Topics of some addresses, and the records planted in them. Offsets are counted, so nobody else may write here."""
 
-    def __init__(
-        self, bootstrap: str, folder: Path, addresses: dict[str, dict[str, Any]], partitions: int = 2
-    ) -> None:
+    def __init__(self, bootstrap: str, folder: Path, addresses: dict[str, dict[str, Any]]) -> None:
         self.bootstrap = bootstrap
-        self.partitions = partitions
         self.app_id = kafka.unique("planted")
         self.names = {address: f"{self.app_id}-{address}" for address in addresses}
         """Address by the test's name for it."""
         entries = [
-            {"name": self.names[name], "partitions": partitions, **self._keys(keys)}
+            {"name": self.names[name], "partitions": PARTITIONS, **self._keys(keys)}
             for name, keys in addresses.items()
         ]
         self.document = {
@@ -99,7 +98,7 @@ class World:
         for address in self.settings.addresses:
             for role, topic in address.topics(self.app_id).items():
                 if role != "changelog":
-                    topics[topic] = (partitions, {})
+                    topics[topic] = (PARTITIONS, {})
         kafka.create_topics(bootstrap, topics)
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
         self._next: Counter[tuple[str, int]] = Counter()
@@ -159,15 +158,12 @@ class World:
         more: Headers = (),
     ) -> Transaction:
         """Write an envelope; ``more``: headers."""
-        written = [
-            {
-                "key": part.key,
-                "value": part.value,
-                "headers": [{"name": header, "value": value} for header, value in part.headers],
-                **({} if part.address is None else {"address": self.names.get(part.address, part.address)}),
-            }
-            for part in parts
-        ]
+        written: list[dict[str, Any]] = []
+        for part in parts:
+            named = [{"name": header, "value": value} for header, value in part.headers]
+            written.append({"key": part.key, "value": part.value, "headers": named})
+            if part.address is not None:
+                written[-1]["address"] = self.names.get(part.address, part.address)
         value = json.dumps({"parts": written}).encode()
         headers: Headers = (("_RF_TX", b"json/1"), *more)
         return Transaction(name, self.arrive(name, id, key, partition, value, headers, SENT_AT), parts)
@@ -210,18 +206,12 @@ class World:
 
     def _told(self, transaction: Transaction) -> list[Headers]:
         """Return the sequence numbers of its parts: a ring takes the envelope's own ID first, and each ID once."""
-        ids = [
-            next((value.encode() for name, value in part.headers if name == "_AMQ_DUPL_ID"), None)
-            for part in transaction.parts
-        ]
+        ids = [dict(part.headers).get("_AMQ_DUPL_ID") for part in transaction.parts]
+        of_parts = [None if item is None else item.encode() for item in ids]
         own = transaction.record.id
-        numbers = {
-            item: self._sequence(transaction.record)
-            for item in dict.fromkeys([own, *ids])
-            if item is not None
-        }
-        leading = [own if item is None else item for item in ids]
-        return [() if item is None else numbers[item] for item in leading]
+        known = [item for item in dict.fromkeys([own, *of_parts]) if item is not None]
+        numbers = {item: self._sequence(transaction.record) for item in known}
+        return [() if (leading := item or own) is None else numbers[leading] for item in of_parts]
 
     def _sequence(self, record: In) -> Headers:
         """Return the header of the next ID that its lane accepts; no header if its address does not set `lanes`."""
@@ -261,60 +251,50 @@ class World:
         before: int,
         after: int,
         offset: int,
-        forward: int = 0,
+        *,
         of: str = "",
         event: str = "cleared",
     ) -> None:
         """Write the journal's record of a ring's event; ``of``: prefix of its address's name."""
         address = self.names[name]
-        following = {address: offset, f"{self.app_id}-{address}-forward": forward}
-        told = {
-            "format": 1, "event": event, "address": f"{of}{address}", "lane": lane, "before": before, "after": after,
-            "next": following,
-        }  # fmt: skip
-        self._out(self.journal, 0, Sent(None, b"lane", json.dumps(told).encode()))
+        following = {address: offset, f"{self.app_id}-{address}-forward": 0}
+        self._tell(event, f"{of}{address}", lane, before, after, format=1, next=following)
 
-    def tell_lanes(
-        self, name: str, event: str, before: int, after: int, offsets: tuple[int, ...], *, lane: int = 0
-    ) -> None:
-        """Write the journal's record on a lane of an address with one lane; ``offsets``: by partition."""
+    def tell_lanes(self, name: str, event: str, before: int, after: int, offsets: tuple[int, ...]) -> None:
+        """Write the journal's record on the lane of an address with one lane; ``offsets``: by partition."""
         address = self.names[name]
-        told = {
-            "format": 3, "event": event, "address": address, "lane": lane, "before": before, "after": after, "lanes": 1,
-            "next": {f"{address}/{partition}": offset for partition, offset in enumerate(offsets)},
-        }  # fmt: skip
+        following = {f"{address}/{partition}": offset for partition, offset in enumerate(offsets)}
+        self._tell(event, address, 0, before, after, format=3, lanes=1, next=following)
+
+    def _tell(self, event: str, address: str, lane: int, before: int, after: int, **more: Any) -> None:
+        told = {"event": event, "address": address, "lane": lane, "before": before, "after": after, **more}
         self._out(self.journal, 0, Sent(None, b"lane", json.dumps(told).encode()))
 
-    def abort(self, topic: str, count: int, partition: int = 0) -> None:
-        """Write a transaction that is aborted, with its marker."""
+    def abort(self, topic: str, count: int) -> None:
+        """Write a transaction that is aborted, with its marker, in partition 0."""
         self.flush()
         records = [Sent(b"aborted-%d" % index, b"g") for index in range(count)]
-        kafka.send_in_transaction(self.bootstrap, topic, records, commit=False, partition=partition)
-        self._next[topic, partition] += count + 1
-        wait_for(  # acknowledged before its marker is written
-            lambda: (
-                kafka.end_offsets(self.bootstrap, topic, partition + 1)[partition]
-                == self._next[topic, partition]
-            ),
-            lambda: f"no marker in {topic}",
-        )
+        kafka.send_in_transaction(self.bootstrap, topic, records, commit=False, partition=0)
+        self._next[topic, 0] += count + 1
+
+        def marked() -> bool:
+            """Whether the marker is written, which comes after the acknowledgement."""
+            return kafka.end_offsets(self.bootstrap, topic, 1)[0] == self._next[topic, 0]
+
+        wait_for(marked, lambda: f"no marker in {topic}")
 
     def commit(self, *names: str, forward: int | None = None) -> None:
         """Commit the workers' offsets behind all input so far, and behind so much of the forward topic, or all of it, in each lane."""
         self.flush()
         offsets: list[TopicPartition] = []
         for name in names or tuple(self.names):
-            address = self.names[name]
-            topic = f"{self.app_id}-{address}-forward"
-            came = self.settings.configured(address).input_topic
-            offsets += [
-                TopicPartition(came, index, self._next[came, index]) for index in range(self.partitions)
-            ]
-            if self.settings.configured(address).lanes != 1:
-                offsets += [
-                    TopicPartition(topic, index, self._next[topic, index] if forward is None else forward)
-                    for index in range(self.partitions)
-                ]
+            address = self.settings.configured(self.names[name])
+            came, topic = address.input_topic, f"{self.app_id}-{address.name}-forward"
+            for index in range(PARTITIONS):
+                offsets.append(TopicPartition(came, index, self._next[came, index]))
+                if address.lanes != 1:
+                    behind = self._next[topic, index] if forward is None else forward
+                    offsets.append(TopicPartition(topic, index, behind))
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
         consumer.commit(offsets=offsets, asynchronous=False)
         consumer.close()
@@ -342,14 +322,7 @@ class World:
         return path
 
     def _written(self, record: In, more: Headers, changes: dict[str, Any]) -> Sent:
-        kept = {
-            "key": record.key,
-            "value": record.value,
-            "headers": record.headers,
-            "source": record.source,
-            "timestamp": record.timestamp,
-            **changes,
-        }
+        kept = {**record._asdict(), "source": record.source, **changes}
         source: Headers = () if kept["source"] is None else (("_RF_SOURCE", kept["source"]),)
         return Sent(None, kept["key"], kept["value"], (*kept["headers"], *more, *source), kept["timestamp"])
 

@@ -1,4 +1,4 @@
-"""A run judges the transactions of real workers clean: two addresses, resends, forwarding, quarantine."""
+"""A run judges what a real worker did clean: transactions of two addresses, and IDs of several parts; resends, forwarding, quarantine."""
 
 import json
 import random
@@ -20,7 +20,13 @@ PAYMENTS: dict[str, Any] = {
 }  # fmt: skip
 FORM = ("_RF_TX", b"json/1")
 LANES = (0, 1)
-"""Values of the key `lanes` of the addresses; 0 = not set."""
+"""Values of the key `lanes` of the addresses of transactions; 0 = not set."""
+EVENTS = 400
+OF_EVENTS: list[dict[str, Any]] = [
+    {"name": "checked", "partitions": 2, "duplicate_id_from": ["header:ce_source", "header:ce_id"]},
+    {"name": "needed", "partitions": 2, "duplicate_id_from": ["value:/id", "key"], "duplicate_id_missing": "quarantine"},
+]  # fmt: skip
+Judged = tuple[dict[str, Any], list[Row]]
 
 
 def _envelope(*parts: dict[str, Any]) -> bytes:
@@ -69,6 +75,20 @@ def _traffic(payments: str) -> list[list[Sent]]:
     return sent
 
 
+def _event(chance: random.Random) -> Sent:
+    """Return a CloudEvent of few sources and IDs, some without one of them, in either mode."""
+    source = chance.randrange(6)
+    event: dict[str, Any] = {"source": f"/s{source}", "id": chance.choice(["1", "2", 3, None, {}])}
+    key = b"group-%d" % source
+    if chance.random() < 0.5:
+        structured = ("content-type", b"application/cloudevents+json")
+        return Sent(None, key, json.dumps(event).encode(), (structured,))
+    headers = [("ce_source", event["source"].encode())]
+    if isinstance(event["id"], str):
+        headers.append(("ce_id", event["id"].encode()))
+    return Sent(None, key, b"{}", tuple(headers))
+
+
 def _names(lanes: int) -> tuple[str, str]:
     return f"transfers-{lanes}", f"payments-{lanes}"
 
@@ -83,16 +103,16 @@ def _addresses(lanes: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def judged(
-    broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[dict[str, Any], list[Row]]:
+def judged(broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
     """Return the document and the anomalies of one run over all addresses, which one worker has served.
 
-    Some transfers are resent, some to another partition; messages are between; some are malformed.
+    Some transfers are resent, some to another partition; messages are between; some are malformed. Most events repeat an earlier one.
     """
-    folder, bootstrap, app = tmp_path_factory.mktemp("transacting"), broker.bootstrap_servers, "transacting"
-    addresses = [address for lanes in LANES for address in _addresses(lanes)]
+    folder, bootstrap, app = tmp_path_factory.mktemp("workers"), broker.bootstrap_servers, "judged-clean"
+    addresses = [*(address for lanes in LANES for address in _addresses(lanes)), *OF_EVENTS]
     config = configure(folder, bootstrap, app, addresses)
+    chance = random.Random(7)
+    events = [_event(chance) for _ in range(EVENTS)]
     with worker(config, app) as process:
         running = Running(bootstrap, process, addresses, app)
         for lanes in LANES:
@@ -103,27 +123,40 @@ def judged(
                 Sent(None, b"k", b"plain", (("payment", b"payment-%d" % index),)) for index in range(900, 930)
             ]
             kafka.send(bootstrap, payments, paid)
-        for lanes in LANES:
-            for name in _names(lanes):
-                running.settled(name)
+        for address in OF_EVENTS:
+            for partition in range(2):
+                kafka.send(bootstrap, address["name"], events[partition::2], partition)
+        for address in addresses:
+            running.settled(address["name"])
     document, found = judged_run(spark, load(config), folder / "out")
     return document, found.collect()
 
 
-@pytest.mark.parametrize("lanes", LANES)
-def test_clean(judged: tuple[dict[str, Any], list[Row]], lanes: int) -> None:
-    """A run finds nothing wrong in the transactions of a worker, with lanes of partitions and with one lane."""
+def test_nothing_is_wrong(judged: Judged) -> None:
     document, rows = judged
 
     assert [(row["anomaly"], row["detail"]) for row in rows] == []
-    transfers, payments = (document["addresses"][name] for name in _names(lanes))
+    assert document["verdict"] == "clean"
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_transactions(judged: Judged, lanes: int) -> None:
+    """Each transaction counts once, with lanes of partitions and with one lane."""
+    transfers, payments = (judged[0]["addresses"][name] for name in _names(lanes))
     sent = sum(map(len, _traffic(_names(lanes)[1])))
-    assert (document["verdict"], transfers["input"], transfers["quarantined"]) == (
-        "clean",
-        sent,
-        len(REFUSED),
-    )
+
+    assert (transfers["input"], transfers["quarantined"]) == (sent, len(REFUSED))
     assert transfers["accepted"] + transfers["duplicates"] + len(REFUSED) == transfers["input"]
     assert (transfers["forwarded"] > 0) == (lanes != 1)
     assert transfers["duplicates"] > 60
     assert (payments["input"], payments["accepted"]) == (30, 30)
+
+
+def test_ids_of_several_parts(judged: Judged) -> None:
+    """Headers, CloudEvents in both modes, JSON pointers, and quarantine of events without an ID."""
+    checked, needed = (judged[0]["addresses"][address["name"]] for address in OF_EVENTS)
+
+    assert checked["duplicates"] > 100
+    assert checked["accepted"] + checked["duplicates"] == checked["input"] == EVENTS
+    assert needed["duplicates"] > 20
+    assert needed["quarantined"] > 100
