@@ -287,8 +287,6 @@ def test_one_group_in_a_compacted_topic(lab: Lab) -> None:
     assert (audit.found.resends, audit.found.expired) == (6, 1)
     assert (audit.found.distance.count, audit.found.distance.p50, audit.found.distance.max) == (5, 1, 2)
     assert (audit.found.seconds.count, audit.found.seconds.max) == (6, 800)
-    assert sum(partition.resends for partition in audit.partitions) == 6
-    assert sum(moment.duplicates for moment in audit.moments) == 5
     assert job.audit_document(audit)["usable_as_input"] is False
     for sentence in (
         "are of one (g): one lane does all the work",
@@ -313,7 +311,6 @@ def test_samples(lab: Lab) -> None:
 
     assert [partition.records for partition in last.partitions] == [10, 10]
     assert (since.records, since.found.resends) == (20, 0)
-    assert "This is a sample: the last 24h, 20.0 % of what is there" in lab.said(since)
     assert "resends are a lower bound" in lab.said(last)
     assert nothing.records == 0
     assert job.asked(lab.request(topic, since="99999d")).part.offsets == 100

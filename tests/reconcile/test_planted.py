@@ -192,10 +192,7 @@ def _aborted(world: World, at: str) -> None:
 
 
 def _redriven(world: World, at: str) -> None:
-    """Republish refused records.
-
-    Some are accepted, refused again, or dropped because a corrected copy was accepted meanwhile.
-    """
+    """Republish refused records. Some are accepted, refused again, or dropped because a corrected copy was accepted meanwhile."""
     refused = [world.arrive(at, b"%d" % index) for index in range(3)]
     for item in refused:
         world.quarantine(item)

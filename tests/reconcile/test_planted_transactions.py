@@ -95,10 +95,7 @@ def _torn(world: World, at: str) -> None:
 
 
 def _lost(world: World, at: str) -> None:
-    """Lose all parts of a transaction.
-
-    Messages around it, and another transaction, are there; another lane knows its ID.
-    """
+    """Lose all parts of a transaction. Messages around it, and another transaction, are there; another lane knows its ID."""
     world.accept(world.arrive(at, b"1"))
     world.transact(at, OURS, THEIRS, id=b"2")
     world.transact(at, OURS, THEIRS)

@@ -52,19 +52,6 @@ def test_what_is_looked_at(frames: Frames) -> None:
         assert {name for name, number in found.items() if number} == {name, *also.get(name, ())}
 
 
-def test_reordered(frames: Frames) -> None:
-    """Each break is one REORDERED; a group in two partitions has no order; groups overtake each other freely."""
-    moved = frames.evidence(*({"out_offset": number} for number in (3, 0, 1, 2)))
-    scattered = frames.evidence({}, {"out_partition": 1}, {"group": b"h", "out_partition": 1})
-    others = frames.evidence(
-        {"out_offset": 2}, {"group": b"h", "out_offset": 1}, {"group": None, "out_offset": 0}
-    )
-
-    assert named(order.reordered(moved, transactions=False)) == [("REORDERED", 0)]
-    assert named(order.reordered(scattered, transactions=False)) == [("REORDERED", 1)]
-    assert named(order.reordered(others, transactions=False)) == []
-
-
 def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
     """A break of order across two runs is found.
 

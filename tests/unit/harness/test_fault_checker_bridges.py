@@ -97,10 +97,7 @@ def test_beyond_the_promise() -> None:
 
 
 def test_diverted() -> None:
-    """A resend by hop is diverted without an original.
-
-    Diverting a new record, or naming an original of another ID, is a wrong verdict.
-    """
+    """A resend by hop is diverted without an original. Diverting a new record, or naming an original of another ID, is a wrong verdict."""
     first, again = bridge(0, 0, id=b"a"), bridge(1, 0, id=b"a")
     new, silent = bridge(1, 1, id=b"b"), bridge(1, 0, headers=IGNORED)
 

@@ -89,10 +89,7 @@ def without(records: Sequence[Record], *indexes: int) -> list[Record]:
 
 
 def test_an_exact_run() -> None:
-    """A transaction is accepted whole, in three topics.
-
-    Its resend is dropped, and so is a plain message under its ID.
-    """
+    """A transaction is accepted whole, in three topics. Its resend is dropped, and so is a plain message under its ID."""
     resend = envelope(1, part("g"), part("h", "payments"), part("n", "notes"), part(None), known=A)
     plain = arrive(2, A, b"k")
 
@@ -101,10 +98,7 @@ def test_an_exact_run() -> None:
 
 
 def test_one_known_id_is_enough() -> None:
-    """One known ID makes a transaction a duplicate, whether it is its own or a part's.
-
-    New IDs beside it do not become known.
-    """
+    """One known ID makes a transaction a duplicate, whether it is its own or a part's. New IDs beside it do not become known."""
     plain = arrive(0, B, b"k")
     known = envelope(1, part(known="c"), part(known="b"), known=A)
     after = [arrive(2, A, b"k"), arrive(3, C, b"k")]

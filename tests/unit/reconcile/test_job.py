@@ -167,10 +167,7 @@ def test_folders_apart(settings: Settings, out: str, state: str, *, within: bool
 def test_under_spark_submit_a_broker_that_is_away(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An absent broker is reported before the session starts also under spark-submit.
-
-    The folder of the runs may be reached only afterwards.
-    """
+    """An absent broker is reported before the session starts also under spark-submit. The folder of the runs may be reached only afterwards."""
     monkeypatch.setattr(job, "session", lambda *_, **__: pytest.fail("a session"))
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from app import cli
 from reconcile import show
 from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.layout import results_folder
-from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.process import command_line
 from tests.support.reconcile import figures
@@ -174,15 +172,3 @@ def test_when_it_was_acknowledged(tmp_path: Path, config: str, capsys: pytest.Ca
     assert passed < dt.timedelta(minutes=5)
     day = after["acknowledged_at"][:16].replace("T", " ")
     assert f"run 3 (anomalies, acknowledged {day} UTC): " in said
-
-
-def test_a_signal(config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal ends the command with its exit code and one line, even while Spark reads."""
-
-    def stopped(*_: object) -> int:
-        raise StoppedError(signal.SIGTERM)
-
-    monkeypatch.setattr(show, "show", stopped)
-
-    assert _run("show", "--config", config) == 143
-    assert capsys.readouterr().err == "ringfence: stopped by SIGTERM: run it again; it has only read\n"

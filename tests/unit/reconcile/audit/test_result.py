@@ -20,7 +20,7 @@ from reconcile.audit import advice, configuration, extent, job, partitioner, rep
 from reconcile.audit.extent import Extent
 from reconcile.audit.job import figures, keep
 from reconcile.audit.partitioner import Placed
-from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, Spread, Transactions, document
+from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document
 from reconcile.audit.topic import Topic, Wanted, surveyed
 from reconcile.cluster.admin import TopicFacts, refused
 from reconcile.spark.files import LocalFiles
@@ -44,10 +44,7 @@ def test_last() -> None:
 
 
 def test_since() -> None:
-    """The extent begins at the offset that the broker names, and is empty if nothing is so recent.
-
-    It never exceeds the readable range.
-    """
+    """The extent begins at the offset that the broker names, and is empty if nothing is so recent. It never exceeds the readable range."""
     part = extent.since(EXTENTS, {0: 115, 1: 40, 2: None}, "24h")
 
     assert (part.spans, part.whole, part.offsets) == ({0: (110, 110), 1: (40, 300), 2: (5, 5)}, False, 260)
@@ -235,10 +232,7 @@ def test_snippets_load() -> None:
 
 
 def test_a_header_that_looks_like_a_group() -> None:
-    """A header that looks like a group is named, and not configured.
-
-    The ring was measured with the lanes that follow without it.
-    """
+    """A header that looks like a group is named, and not configured. The ring was measured with the lanes that follow without it."""
     headers = [HeaderSeen("JMSXGroupID", 100, 3)]
     unkeyed = made(partitions=[PartitionCount(0, 100, 100, 0, 0)], headers=headers, sampled_keys=0)
     asked = replace(unkeyed, settings=AddressDefaults(group_header="JMSXGroupID"))
@@ -343,13 +337,3 @@ def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[s
 
     assert caught.value.code == 2
     assert fault in click.unstyle(capsys.readouterr().err)
-
-
-def test_table_of_transactions() -> None:
-    """Transactions are counted if there are any, and unreadable ones only if they occur."""
-    partitions = [PartitionCount(0, 100, 100, 100, 0, envelopes=5)]
-    audit = made(partitions=partitions, transactions=Transactions(4, 1, 12, 3, 2, 9))
-    rows = dict(report._rows(audit))
-
-    assert (rows["transactions"], rows["  parts"], rows["  parts with an ID"]) == ("4", "12", "3")
-    assert (rows["  without any ID"], rows["  cannot be read: would be refused"]) == ("2", "1")

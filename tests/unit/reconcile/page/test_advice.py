@@ -203,10 +203,7 @@ def test_strays(first: int, last: int, busy: tuple[int, int], kept: tuple[int, i
 
 
 def test_bytes_as_text() -> None:
-    """Bytes that are not UTF-8 or not visible are escaped, and a long text is cut.
-
-    The rest is unchanged.
-    """
+    """Bytes that are not UTF-8 or not visible are escaped, and a long text is cut. The rest is unchanged."""
     assert report_model.text(b"x" * NAME_MAX) == "x" * NAME_MAX
     assert report_model.text(b"x" * (NAME_MAX + 1)) == "x" * NAME_MAX + "…"
     assert report_model.text("grün-1".encode()) == "grün-1"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from reconcile.anomalies.names import Anomaly
-from reconcile.page import document, drawing, formatting, prose
+from reconcile.page import document, formatting, prose
 from reconcile.page.report_data import Bin, Figures, GroupBin, Lane, LargeGroup, Moment
 from tests.support.pages.report import PLAIN, RENDERED, RING, RUN, Read, found, read
 from tests.support.reconcile import figures
@@ -236,34 +236,6 @@ def test_audit() -> None:
 
 def test_every_anomaly_is_explained() -> None:
     assert set(formatting.MEANINGS) == {anomaly.value for anomaly in Anomaly} == set(figures.ANOMALIES)
-
-
-def test_contrast() -> None:
-    """The contrast of text reaches 4.5:1 (WCAG AA) in both schemes and on paper."""
-    schemes = [
-        dict(re.findall(r"--([\w-]+): (#\w+)", found))
-        for found in re.findall(r":root \{(.*?)\}", RENDERED, re.DOTALL)
-    ]
-    pairs = [("ink", "raised"), ("soft", "raised")]
-    pairs += [(name, "paper") for name in ("ink", "soft", "link", "accepted", "bad")]
-    pairs += [(name, f"{name}-tint") for name in ("good", "bad", "unknown", "neutral")]
-
-    assert len(schemes) == 3
-    assert [pair for each in schemes for pair in pairs if _contrast(each[pair[0]], each[pair[1]]) < 4.5] == []
-    for text in (drawing.INK, drawing.SOFT, drawing.ADVISED):
-        assert all(_contrast(text, schemes[at]["paper"]) >= 4.5 for at in (0, 2))
-
-
-def _contrast(one: str, other: str) -> float:
-    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    digits = colour[1:] if len(colour) == 7 else "".join(name * 2 for name in colour[1:])
-    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def test_trends() -> None:

@@ -68,10 +68,7 @@ def test_no_command_that_does_something_else(changed: dict[str, Any], servers: s
 
 @pytest.mark.parametrize(("suspected", "commands"), [(None, 2), ("LOST", 4)])
 def test_what_is_gone_is_not_read(suspected: str | None, commands: int) -> None:
-    """A GAP has no command for the deleted input, which would wait or show later records.
-
-    The output still exists, and has one.
-    """
+    """A GAP has no command for the deleted input, which would wait or show later records. The output still exists, and has one."""
     row = dict.fromkeys(Finding.__dataclass_fields__) | {"anomaly": "GAP", "topic": "t", "detail": "why"}
     row |= {"partition": 0, "offset": 4, "out_topic": "o", "out_partition": 1, "out_offset": 9}
     seen = read(replace(PLAIN, findings=[report_model.finding(row | {"suspected": suspected})]))

@@ -81,10 +81,7 @@ def test_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same figures give the same bytes, even through JSON and beside other uses of matplotlib.
-
-    Its settings stay unchanged.
-    """
+    """The same figures give the same bytes, even through JSON and beside other uses of matplotlib. Its settings stay unchanged."""
     import matplotlib as mpl
 
     monkeypatch.setitem(mpl.rcParams, "font.size", 31.0)

@@ -24,10 +24,7 @@ def _program(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 
 def test_drawn_again(tmp_path: Path) -> None:
-    """A page drawn from figures.json has the same bytes, and nothing else is printed.
-
-    Matplotlib has no place for its files here.
-    """
+    """A page drawn from figures.json has the same bytes, and nothing else is printed. Matplotlib has no place for its files here."""
     kept = tmp_path / "figures.json"
     kept.write_text(RUN.to_json(), "utf-8")
     done = _program(str(kept), HOME="/proc/none", XDG_CONFIG_HOME="/proc/none", XDG_CACHE_HOME="/proc/none")

@@ -124,10 +124,7 @@ def test_no_archive_beside_folders(ivy: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_an_archive_that_cannot_be_made_is_tried_once(ivy: Path, *, stopped: bool) -> None:
-    """An archive that cannot be made is tried once, or again if a signal ended the JVM.
-
-    Nothing is raised, because the run was successful.
-    """
+    """An archive that cannot be made is tried once, or again if a signal ended the JVM. Nothing is raised, because the run was successful."""
     _kept(ivy)
     gone = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=_Gone()))
     _quick(ivy).keep(gone, lambda: stopped)  # type: ignore[arg-type]
@@ -166,27 +163,3 @@ def test_what_spark_is_told(ivy: Path, tmp_path: Path) -> None:
     assert told.get("spark.driver.extraClassPath") == _quick(ivy).class_path
     assert options.split()[0] == f"-XX:SharedArchiveFile={archive}"
     assert "-XX:+UseSerialGC" in options
-
-
-QUICK = {"-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m"}
-SLOW = {
-    "-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000", "-XX:Tier4CompileThreshold=150000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("records", "expected"),
-    [
-        (2, {*QUICK, "-XX:+UseSerialGC"}),
-        (2_000_000, {*QUICK, "-XX:+UseParallelGC"}),
-        (20_000_000, {*SLOW, "-XX:+UseParallelGC"}),
-    ],
-)
-def test_java_is_set_up_for_what_is_read(tmp_path: Path, records: int, expected: set[str]) -> None:
-    """The second compiler where it saves more than it takes; plans are compiled where there are some records."""
-    environ = {"SPARK_CONF_DIR": str(tmp_path / "none")}
-    told = configured("local[*]", submitted=False, environ=environ, records=records)
-
-    assert set((told.get("spark.driver.extraJavaOptions") or "").split()) == expected
-    assert (told.get("spark.sql.codegen.wholeStage") is None) == (records > 2)

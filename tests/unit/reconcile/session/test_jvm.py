@@ -89,10 +89,7 @@ def test_it_ends_by_itself(spark: Callable[[str], Path]) -> None:
 
 
 def test_what_it_is_told(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings reach the JVM unchanged, with spaces.
-
-    Relative folders are resolved first, and names of folders may be any.
-    """
+    """Settings reach the JVM unchanged, with spaces. Relative folders are resolved first, and names of folders may be any."""
     monkeypatch.setenv("SPARK_CONF_DIR", "some/conf")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 1g pyspark-shell")
     monkeypatch.setenv("LC_ALL", "C")
@@ -105,13 +102,6 @@ def test_what_it_is_told(spark: Callable[[str], Path], monkeypatch: pytest.Monke
         "--conf", "spark.app.name=a b", "--driver-memory", "1g", "pyspark-shell", str(Path.cwd() / "some/conf"), str(work),
         "C.UTF-8",
     ]  # fmt: skip
-
-
-def test_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "gone"))
-
-    with pytest.raises(FileNotFoundError, match="gone/bin/spark-submit"):
-        Jvm(SparkConf(loadDefaults=False), tmp_path)
 
 
 def test_the_terminal_s_signals_are_not_its_own(spark: Callable[[str], Path]) -> None:

@@ -28,10 +28,7 @@ def _old(folder: Path) -> Path:
 
 
 def test_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder of a killed process is removed.
-
-    Folders of a living process, young folders and foreign ones stay.
-    """
+    """The folder of a killed process is removed. Folders of a living process, young folders and foreign ones stay."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     living, killed = (
         subprocess.Popen(

@@ -78,10 +78,7 @@ def test_a_folder_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_run_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run counts only when all of it is on the disk.
-
-    After a crash, a valid run without its IDs would end every later one.
-    """
+    """A run counts only when all of it is on the disk. After a crash, a valid run without its IDs would end every later one."""
     files = LocalFiles(str(tmp_path))
     parts = [
         f"{ids_folder('2026-11-20', 1)}/address=a/part.parquet",
@@ -126,10 +123,7 @@ def test_runs_of_another_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["br[ack]et", "a{b,c}", "st*r", "wh?t", "back\\slash"])
 def test_a_path_that_spark_reads_as_a_pattern(tmp_path: Path, name: str) -> None:
-    """A path that Spark reads as a pattern is refused.
-
-    Spark would not find its own files, or find others.
-    """
+    """A path that Spark reads as a pattern is refused. Spark would not find its own files, or find others."""
     with pytest.raises(
         ConfigurationError, match=r"as a pattern: name another folder as reconcile\.state_dir"
     ):

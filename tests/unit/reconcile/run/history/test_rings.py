@@ -12,10 +12,7 @@ ONE_TO_TWO = [Regrouped(9, 0, 1, 2, (50, 0, 70, 0), 0, 2), Regrouped(10, 1, 1, 2
 
 
 def test_without_a_regroup_the_ring_is_the_lane() -> None:
-    """The ring is the lane if no regrouping happened, with and without the key `lanes`.
-
-    More partitions of the same lanes add no ring.
-    """
+    """The ring is the lane if no regrouping happened, with and without the key `lanes`. More partitions of the same lanes add no ring."""
     each, one, two = Rings.of(0, 4), Rings.of(1, 4), Rings.of(2, 8)
 
     assert ([*each.all], [*one.all], [*two.all]) == ([0, 1, 2, 3], [0], [0, 1])

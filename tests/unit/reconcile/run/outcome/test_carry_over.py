@@ -102,10 +102,7 @@ def test_nothing_has_moved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topic", ["input", "accepted"])
 def test_a_gap_leaves_ids_unknown(topic: str) -> None:
-    """IDs stay unknown after a gap until the rings have turned over.
-
-    A duplicate may refer to a record that nobody has seen.
-    """
+    """IDs stay unknown after a gap until the rings have turned over. A duplicate may refer to a record that nobody has seen."""
     settings = _settings("a")
     whole = _handed_on(settings, None, {"a": _cut("a")}, 1)
     cut = _cut("a")
