@@ -57,8 +57,8 @@ class Site:
 async def _told(kafka: KafkaSettings) -> list[str]:
     found = await client_options.refusal(kafka)
     heard = f"ssl://{kafka.bootstrap_servers}/bootstrap: SSL handshake failed: certificate verify failed"
-    by_run = nightly.unreachable, kafka, [KafkaError(KafkaError._SSL, heard)]
-    return [str(found), str(await asyncio.to_thread(*by_run))]
+    by_run = await asyncio.to_thread(nightly.unreachable, kafka, [KafkaError(KafkaError._SSL, heard)])
+    return [str(found), str(by_run)]
 
 
 @pytest.mark.parametrize(

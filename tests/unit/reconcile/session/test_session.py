@@ -28,11 +28,11 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 def _options(folder: Path, key: bytes) -> dict[str, str]:
-    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
-    files["ssl_keyfile"].write_bytes(key)
-    files["ssl_certfile"].write_text("certificate")
+    certificate, private = folder / "cert.pem", folder / "key.pem"
+    private.write_bytes(key)
+    certificate.write_text("certificate")
     return kafka_options(
-        KafkaSettings(security_protocol="SSL", **{name: str(file) for name, file in files.items()})
+        KafkaSettings(security_protocol="SSL", ssl_certfile=str(certificate), ssl_keyfile=str(private))
     )
 
 

@@ -168,7 +168,9 @@ def test_the_journal(last: Position | None, lost: list[tuple[int, int]], why: st
     assert [(item.begin, item.end) for item in gone] == lost
     assert all(item.why.startswith(why) for item in gone)
     assert with_gap.lost == gone
-    assert [(doubt.address, doubt.anomalies) for doubt in found] == [(0, {Anomaly.FORGOTTEN})] * len(lost)
+    assert [(doubt.address, doubt.anomalies) for doubt in found] == [
+        (0, frozenset({Anomaly.FORGOTTEN}))
+    ] * len(lost)
 
 
 def test_events_of_an_input_that_was_deleted() -> None:
