@@ -37,6 +37,7 @@ def _verbs(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Co
 
 WITHOUT_CONFIGURATION: Final = {"config schema", "init"}
 """Verbs that read no configuration."""
+_CONSUME: Final = ("consume", "orders", "--handler", "a:b", "--consumer-group", "g")
 _ARGUMENTS: Final = {
     "consume": ("orders", "--handler", "os:fspath"),
     "topics grow": ("orders", "--partitions", "8"),
@@ -63,9 +64,8 @@ def _verbs_except(*without: str) -> Iterator[tuple[str, list[str]]]:
 
 def test_no_such_file(capsys: pytest.CaptureFixture[str]) -> None:
     """A missing configuration file ends with exit code 2, its name and the way out, without a traceback."""
-    for verb in (["topics", "check"], ["topics", "create"], ["worker"], ["send", "orders"], ["rings", "show"],
-                 ["broker"], ["demo"]):  # fmt: skip
-        assert entered(*verb, "--config", "nowhere.toml") == 2
+    for verb in ("topics check", "worker", "send orders", "broker", "demo"):
+        assert entered(*verb.split(), "--config", "nowhere.toml") == 2
         captured = capsys.readouterr()
         assert captured.err.startswith("ringfence: nowhere.toml: No such file")
         assert "--config FILE" in captured.err
@@ -120,13 +120,7 @@ def test_names_of_consumer_groups(
     name: str, complaint: str, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A name that no consumer group may have is a usage error in every verb: exit code 2, without a trace."""
-    for arguments in (
-        ["consume", "orders", "--handler", "handlers:handle"],
-        ["consumers", "show"],
-        ["groups", "show", "orders"],
-        ["groups", "skip", "orders", "group"],
-        ["groups", "purge", "orders", "group"],
-    ):
+    for arguments in (_CONSUME, ("consumers", "show"), ("groups", "skip", "orders", "group")):
         assert entered(*arguments, "--config", config, "--consumer-group", name) == 2
         said = capsys.readouterr().err
         assert "Invalid value for '--consumer-group'" in said
@@ -215,9 +209,6 @@ def test_no_option_takes_what_is_no_number(capsys: pytest.CaptureFixture[str]) -
     assert {"--rate", "--session-timeout", "--drain-timeout", "--broker-cores", "--confidence"} <= tried
     assert entered("plan", "--rate", "9" * 400, "--ids", "1k") == 2
     assert "Invalid value for '--rate'" in capsys.readouterr().err
-
-
-_CONSUME: Final = ("consume", "orders", "--handler", "a:b", "--consumer-group", "g")
 
 
 @pytest.mark.parametrize(
