@@ -11,7 +11,6 @@ from typing import Final
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
-from tests.harness.nemeses import striking
 from tests.harness.nemeses.broker_data import OldCopy
 from tests.harness.workloads.numbered import EXACT, Flow, wrong
 from tests.support import kafka
@@ -128,47 +127,3 @@ def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) 
     assert old.struck == 1
     assert log.count("is rebuilt from the changelog") == 2
     assert results == [EXACT, EXACT]
-
-
-@pytest.mark.long
-def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Path, transactions: str) -> None:
-    """No input is lost or accepted twice when only the changelog lost its tail, and the log reports what is forgotten.
-
-    With an epoch for each transaction, brokers accept the next transaction. The lane sees that the changelog ends too early, and continues
-    with what it knows. Without one, brokers miss the earlier records and refuse the transaction, and the lane opens again from the
-    remaining changelog. The input of the forgotten IDs is committed. Resends of it are new to the lane, which accepts them once.
-    """
-    (flow,), config = _prepare(disturbed, tmp_path, "a")
-    tail = OldCopy(disturbed, tmp_path / "copy", (f"{flow.app_id}-{flow.address}-changelog",))
-    with worker(config, "w") as process:
-        flow.send(FEW)
-        flow.settle(process)
-        tail.take()
-        process.wait_ready()
-        flow.send(FEW)
-        flow.settle(process)
-        with striking(tail):
-            flow.send(FEW)
-            first = flow.settle(process)
-        process.wait_ready()
-        for _ in range(2):
-            flow.resend(0, 3 * FEW)
-            second = flow.settle(process)
-        log = process.log()
-
-    assert tail.struck == 1
-    assert wrong(first, flow.due) == EXACT
-    if transactions == "on":
-        forgotten, said = (
-            [],
-            (
-                "lost its last records and the input did not; the lane continues with the IDs in RocksDB and "
-                "memory"
-            ),
-        )
-    else:
-        forgotten = flow.due[FEW : 2 * FEW]
-        said = "If it lost its last records, duplicates of the messages between are accepted"
-    assert second == [*flow.due, *forgotten]
-    assert said in log
-    assert "Traceback" not in log

@@ -1,15 +1,13 @@
-"""Handover of a partition between consumer processes: in order, slowly, and by a kill."""
+"""Handover of a partition between consumer processes: in order, and by a kill."""
 
 import time
 from pathlib import Path
 
-import pytest
-
-from tests.harness.checker.groups import Run, judge
+from tests.harness.checker.groups import judge
 from tests.harness.group_system import UNWRITTEN_S, System, assert_rising
-from tests.harness.workloads.message_groups import Flow, GroupMessage, Shape, accept, generate, sizes
+from tests.harness.workloads.message_groups import Flow, Shape, accept, generate, sizes
 from tests.support import kafka
-from tests.support.consumers.processes import ConsumerProcess, consumers, wait_shared
+from tests.support.consumers.processes import consumers, wait_shared
 
 SEED = 6_151
 SESSION_S = 6
@@ -20,28 +18,10 @@ REFRESHED_S = 1.5
 """The longest time since the last write of a holder at work; its lease runs from that write."""
 
 
-def _system(
-    bootstrap: str, folder: Path, name: str, seconds: float, lease_s: float, **more: object
-) -> System:
+def _system(bootstrap: str, folder: Path, name: str, seconds: float, lease_s: float) -> System:
     times = ("--session-timeout", str(SESSION_S), "--lease-timeout", str(lease_s), "--lease-idle", "0.5")
     unique = kafka.unique(f"handover-{name}")
-    return System(bootstrap, folder, unique, 2, seconds, options=times, partitions=2, **more)  # type: ignore[arg-type]
-
-
-def _traffic(system: System, messages: int, group_size: int) -> dict[str, int]:
-    made = generate(Shape(messages=messages, group_size=group_size, interleave=7), SEED)
-    accept(system.bootstrap, system.name, made)
-    return sizes(made)
-
-
-def _last_before(runs: list[Run], heir: ConsumerProcess) -> dict[int, tuple[float, float]]:
-    """By partition that the successor got: the last end of the others, and the first begin of its own."""
-    found = {}
-    for partition in {run.partition for run in runs if run.pid == heir.pid}:
-        first = min(run.begin for run in runs if (run.partition, run.pid) == (partition, heir.pid))
-        ends = [run.end or 0 for run in runs if run.partition == partition and run.pid != heir.pid]
-        found[partition] = (max(ends, default=first), first)
-    return found
+    return System(bootstrap, folder, unique, 2, seconds, options=times, partitions=2)
 
 
 def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
@@ -75,50 +55,14 @@ def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
     assert [system.written(index)[-1].released for index in range(2)] == [True, True]
 
 
-@pytest.mark.long
-def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
-    """A handler that runs while its partition moves ends there and counts; the next message of its group starts afterwards."""
-    slow_s = 20.0
-    system = _system(bootstrap, tmp_path, "slow", slow_s, 60)
-    first, second = system.processes
-    messages = [GroupMessage(f"g{group}", index, last=index == 1) for group in range(6) for index in range(2)]
-    waited: dict[str, str] = {}
-
-    def waiting() -> bool:
-        """Let the first consumer learn its own assignment a moment earlier or later."""
-        told = second.health()[1].get("waiting", {})
-        waited.update({number: text for number, text in told.items() if "draining" in text})
-        return bool(waited)
-
-    with consumers(first, later=[second]):
-        accept(system.bootstrap, system.name, messages)
-        system.wait(lambda: len(system.runs()) == 6)
-        second.start()
-        system.wait(waiting)
-        system.wait(lambda: list(first.health()[1]["draining"]) == list(waited))
-        system.wait_ended(12)
-        codes = [consumer_process.stop() for consumer_process in (first, second)]
-
-    runs = system.runs()
-    [(last_end, first_begin)] = _last_before(runs, second).values()
-    assert codes == [0, 0]
-    assert judge(runs, sizes(messages)) == []
-    assert {run.attempt for run in runs} == {1}
-    assert len(runs) == 12
-    assert last_end < first_begin < last_end + slow_s / 2
-    [(number, text)] = waited.items()
-    assert "draining, token 1" in text
-    assert system.written(int(number))[-1].next == 6 or sum(run.partition == int(number) for run in runs) != 6
-    assert_rising(system)
-
-
 def test_killed_holder(bootstrap: str, tmp_path: Path) -> None:
     """Nobody starts a killed holder's messages before its lease has run out; then what it had not acknowledged comes again."""
     system = _system(bootstrap, tmp_path, "killed", 1.0, LEASE_S)
     first, second = system.processes
     with consumers(first, second):
         wait_shared(first, second, partitions=2)
-        sent = _traffic(system, 80, 5)
+        made = generate(Shape(messages=80, group_size=5, interleave=7), SEED)
+        accept(system.bootstrap, system.name, made)
         system.wait(lambda: sum(run.pid == first.pid and bool(run.end) for run in system.runs()) >= 7)
         disturbance, snapshot = system.kill(first)
         system.wait_ended(80)
@@ -126,7 +70,7 @@ def test_killed_holder(bootstrap: str, tmp_path: Path) -> None:
 
     runs = system.runs()
     lost = disturbance._replace(lease=LEASE_S - REFRESHED_S)
-    assert judge(runs, sent, [lost], [snapshot]) == []
+    assert judge(runs, sizes(made), [lost], [snapshot]) == []
     repeated = [run for run in runs if run.attempt > 1]
     cut_off = {(run.partition, run.offset) for run in runs if run.pid == first.pid and run.end is None}
     assert cut_off

@@ -1,4 +1,4 @@
-"""Partitions whose leader is away: all others continue, and runs wait."""
+"""Partitions whose leader is away: all others continue."""
 
 import asyncio
 import base64
@@ -15,15 +15,13 @@ from confluent_kafka.admin import AdminClient
 from agents.bridge import source
 from agents.bridge.bridge import Bridge
 from app.embedded.broker import EmbeddedBroker
-from reconcile.cluster.admin import Admin
 from ringfence_client.consumer import consumer
-from ringfence_kafka.config.settings import KafkaSettings
 from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import Two
 from tests.support.consumers.in_process import Recorder, consuming
 from tests.support.kafka import Sent
-from tests.support.worker import WorkerProcess, configure, wait_for, worker
+from tests.support.worker import configure, wait_for, worker
 
 THERE = range(2)
 GONE = range(2, 4)
@@ -108,6 +106,7 @@ class Doubts:
         monkeypatch.setattr(kind, "_doubt", counted)
 
 
+@pytest.mark.long
 async def test_consumer_goes_on_with_the_others(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer handles all messages of the partitions that have a leader."""
     handler, doubts = Recorder(), Doubts(consumer.GroupConsumer, consumer, monkeypatch)
@@ -174,37 +173,6 @@ def test_bridge_goes_on_with_the_others(
 
 
 @pytest.mark.long
-def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
-    """The lane of another input flows, also after a restart of the worker."""
-    name = kafka.unique("leaderless")
-    there, gone = f"{name}-there", f"{name}-gone"
-    config = configure(
-        tmp_path, disks.bootstrap, name, [{"name": name, "partitions": 1} for name in (there, gone)]
-    )
-    kafka.settle(disks.bootstrap)
-    disks.second()
-    kafka.delete_topics(disks.bootstrap, [gone])
-    kafka.create_topics(disks.bootstrap, {gone: (1, {})})
-    running = WorkerProcess(config, "w")
-    try:
-        running.start()
-        running.wait_ready()
-        _accepted(disks, there, 0)
-        _accepted(disks, gone, 0)
-        disks.fail(gone, {0})
-        _accepted(disks, there, 1)
-        assert running.stop() == 0
-        running.start()
-        _accepted(disks, there, 2)
-        _, health = running.health()
-
-        assert (health["ready"], health["lanes"][f"{there}-0"]["state"]) == (False, "open")
-        assert health["lanes"][f"{gone}-0"]["state"] != "open"
-    finally:
-        running.destroy()
-
-
-@pytest.mark.long
 def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) -> None:
     """A lane of four partitions, one of them without a leader, judges records of the others against its whole ring.
 
@@ -252,34 +220,3 @@ def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) 
 
     assert health["lanes"][f"{name}-0"]["next"] == {"0": 90, "1": 90, "2": 90, "3": 10}
     assert sorted(int((item.id or b"")[3:]) for item in accepted) == list(range(60))
-
-
-def _accepted(disks: Disks, address: str, number: int) -> None:
-    """Wait until the message of this number goes through the address."""
-    kafka.send(disks.bootstrap, address, [Sent(b"id-%d" % number, b"g", b"%d" % number)])
-    wait_for(
-        lambda: len(kafka.read_all(disks.bootstrap, f"{address}.accepted", 1)) == number + 1,
-        lambda: f"{number} of {address} is not accepted",
-        60,
-    )
-
-
-TOPIC = "survey"
-PLACES = [(TOPIC, index) for index in range(4)]
-RESTARTS = 4
-
-
-@pytest.mark.long
-def test_leaders_that_are_not_there_yet(tmp_path: Path) -> None:
-    """The reconciliation waits for leaders, and its run need not be repeated."""
-    with EmbeddedBroker(tmp_path / "broker") as broker:
-        kafka.settle(broker.bootstrap_servers)
-        kafka.create_topics(broker.bootstrap_servers, {TOPIC: (len(PLACES), {})})
-        kafka.commit(broker.bootstrap_servers, "workers", TOPIC, 0)
-        admin = Admin(KafkaSettings(bootstrap_servers=broker.bootstrap_servers), "workers")
-        for number in range(RESTARTS):
-            assert admin.high_watermarks(PLACES) == dict.fromkeys(PLACES, 0)
-            assert admin.committed(PLACES[:1]) == {PLACES[0]: 0}
-            (broker.kill if number % 2 else broker.stop)()
-            broker.start()
-        assert admin.high_watermarks(PLACES) == dict.fromkeys(PLACES, 0)

@@ -1,7 +1,7 @@
 """A topic that a worker writes to is deleted, too small or forbidden: the worker waits, reports the reason, and resumes."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
@@ -12,7 +12,6 @@ from tests.harness.workloads.numbered import EXACT, Flow, wait_reason, wrong
 from tests.support import kafka
 from tests.support.brokers.secured import Right, SecuredBroker
 from tests.support.kafka import Sent
-from tests.support.records.envelopes import envelope, part
 from tests.support.worker import WorkerProcess, configure, worker
 
 FEW: Final = 500
@@ -32,13 +31,13 @@ class Scene:
             flow.send(FEW)
             flow.settle(self.worker)
 
-    def suffer(self, nemesis: Nemesis, *reasons: str) -> str:
+    def suffer(self, nemesis: Nemesis, reason_part: str) -> str:
         """Strike and return the reason: the struck lane reports why it waits, and the other flows meanwhile."""
         with striking(nemesis):
             for flow in (self.struck, self.other):
                 flow.resend(0, FEW)
                 flow.send(FEW)
-            reason = wait_reason(self.worker, f"{self.struck.address}-0", *reasons)
+            reason = wait_reason(self.worker, f"{self.struck.address}-0", reason_part)
             other = self.other.settle(self.worker)
             still = self.worker.health()[0]
 
@@ -149,14 +148,10 @@ def guarded(
     """Yield a worker that has only the rights that it needs."""
     app_id = kafka.unique("guarded")
     names = (f"{app_id}-struck", f"{app_id}-other")
-    target = f"{app_id}-target"
-    rights = _rights(app_id, (*names, target))
+    rights = _rights(app_id, names)
     secured.add_user(app_id, rights)
     folder = tmp_path_factory.mktemp(app_id)
-    addresses: list[dict[str, Any]] = [
-        {"name": name, "partitions": 1, "id_cache_size": 100_000} for name in (*names, target)
-    ]
-    addresses[0]["transaction_addresses"] = [target]
+    addresses = [{"name": name, "partitions": 1, "id_cache_size": 100_000} for name in names]
     configure(folder, secured.plaintext, app_id, addresses)
     access = secured.scram.with_user(app_id)
     config = access.configure(folder, app_id, addresses)
@@ -166,88 +161,23 @@ def guarded(
         yield scene, rights
 
 
-def _revoked(
-    secured: SecuredBroker, scene: Scene, rights: list[Right], kind: ResourceType, what: str
-) -> RevokedRight:
-    """Revoke the one right on this resource that a lane needs to write."""
-    name = (
-        f"{scene.struck.address}{what}"
-        if what == ".accepted"
-        else f"{scene.app_id}-{scene.struck.address}{what}"
-    )
-    (right,) = [right for right in rights if right[:2] == (kind, name) and right[3] == AclOperation.WRITE]
-    return RevokedRight(secured.plaintext, scene.app_id, right)
-
-
-@pytest.mark.parametrize(
-    ("kind", "what", "said"),
-    [
-        (ResourceType.TOPIC, ".accepted", "allow Write on it"),
-        pytest.param(ResourceType.TOPIC, "-changelog", "allow Read and Write on it", marks=pytest.mark.long),
-        pytest.param(ResourceType.TRANSACTIONAL_ID, "-0", "allow Write on it", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["{address}.accepted", "{app}-{address}-changelog", "{app}-{address}-0"])
 def test_right_to_write_revoked(
-    secured: SecuredBroker, guarded: tuple[Scene, list[Right]], kind: ResourceType, what: str, said: str
+    secured: SecuredBroker, guarded: tuple[Scene, list[Right]], name: str
 ) -> None:
     """A lane without the right to write waits and names the right while others flow; granted again, it resumes, exact."""
     scene, rights = guarded
-    nemesis = _revoked(secured, scene, rights, kind, what)
-    reason = scene.suffer(nemesis, said)
+    name = name.format(address=scene.struck.address, app=scene.app_id)
+    (right,) = [right for right in rights if right[1] == name and right[3] == AclOperation.WRITE]
+    reason = scene.suffer(RevokedRight(secured.plaintext, scene.app_id, right), "Write on it")
     accepted = scene.recovered()
 
-    assert nemesis._right[1] in reason
+    assert name in reason
     assert wrong(accepted, scene.struck.due) == EXACT
 
 
-def test_right_to_write_parts_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
-    """A lane that may not write the parts of its transactions waits; once it may, each part is there once."""
-    scene, rights = guarded
-    target = f"{scene.app_id}-target"
-    (right,) = [right for right in rights if right[1] == f"{target}.accepted"]
-    records = [
-        envelope(part(target, "k", f"{index}.0"), part(target, "k", f"{index}.1"), known=b"tx-%d" % index)
-        for index in range(FEW)
-    ]
-    with striking(RevokedRight(secured.plaintext, scene.app_id, right)) as nemesis:
-        kafka.send(secured.plaintext, scene.struck.address, records)
-        scene.struck.send(FEW)
-        scene.other.send(FEW)
-        reason = wait_reason(scene.worker, f"{scene.struck.address}-0", f"{target}.accepted")
-        other = scene.other.settle(scene.worker)
-        written = kafka.read_all(secured.plaintext, f"{target}.accepted", 1)
-    accepted = scene.recovered()
-    parts = kafka.read_all(secured.plaintext, f"{target}.accepted", 1)
-
-    assert nemesis.struck == 1
-    assert "allow Write on it" in reason
-    assert written == []
-    assert wrong(other, scene.other.due) == EXACT
-    assert wrong(accepted, scene.struck.due) == EXACT
-    assert [part.value for part in parts] == [b"%d.%d" % (index, i) for index in range(FEW) for i in range(2)]
-
-
-def test_right_to_read_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
-    """A lane that may not read its input waits, and the worker reports why and keeps running; granted again, it resumes."""
-    scene, rights = guarded
-    name = scene.struck.address
-    (right,) = [right for right in rights if right[:2] == (ResourceType.TOPIC, name)]
-    with striking(RevokedRight(secured.plaintext, scene.app_id, right)) as nemesis:
-        scene.struck.send(FEW)
-        scene.other.send(FEW)
-        # Its open lane says so, and after the next rebalance, which may come at once, the lane that is refused.
-        reason = wait_reason(scene.worker, f"{name}-0", "allow Read on it")
-        status = scene.worker.health()[0]
-        other = scene.other.settle(scene.worker)
-    accepted = scene.recovered()
-
-    assert nemesis.struck == 1
-    assert f"topic {name}: " in reason
-    assert status == 503
-    assert wrong(other, scene.other.due) == EXACT
-    assert wrong(accepted, scene.struck.due) == EXACT
-
-
+@pytest.mark.long
 def test_right_on_the_group_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
     """A worker that may not use its group any more stops in order with exit status 2, and one line names the remedy."""
     scene, rights = guarded

@@ -90,6 +90,7 @@ class Lane:
         ]
 
 
+@pytest.mark.parametrize("transactions", ["on", pytest.param("off", marks=pytest.mark.long)], indirect=True)
 @pytest.mark.usefixtures("transactions")
 async def test_what_was_refused_in_part_is_nowhere(guarded: str) -> None:
     """Each number is in both topics or in none, however soon the refusal comes behind the transaction before."""

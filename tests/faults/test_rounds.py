@@ -3,6 +3,11 @@
 import pytest
 
 from tests.harness import rounds
+from tests.harness.nemeses.catalogue import NEMESES
+
+KILLS = [name for name in NEMESES if name.startswith("kill-at-")]
+"""Kills at each point of a lane."""
+STATE = ["state-damaged", "state-of-the-future", "state-sealed", "disk-full"]
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,8 @@ from tests.harness import rounds
             12, ["kill", "kill-at-before-store", "state-lost"], "transfers", True, marks=pytest.mark.long
         ),
         pytest.param(13, ["bridge-link-cuts", "kill"], "bridged", True, marks=pytest.mark.long),
+        pytest.param(14, [*KILLS, "freeze-in-transaction"], "transfers", False, marks=pytest.mark.long),
+        pytest.param(15, STATE, "", False, marks=pytest.mark.long),
     ],
 )
 def test_round(seed: int, nemeses: list[str], workload: str, *, observe: bool) -> None:

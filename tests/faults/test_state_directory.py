@@ -1,9 +1,8 @@
-"""The state directory of a worker is deleted, damaged, read-only, from an earlier time, or on a full disk.
+"""The state directory of a worker is deleted, damaged, read-only, or from an earlier time.
 
 RocksDB is a cache: any damage to it loses, doubles or reorders nothing, and the changelog restores it.
 """
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,18 +16,14 @@ from tests.harness.nemeses.state_directory import (
     Damage,
     DamagedFiles,
     DeletedState,
-    FullDisk,
     FutureFormat,
     ReadOnlyState,
 )
 from tests.harness.workloads.numbered import EXACT, Flow, wrong
 from tests.support import kafka
-from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
+from tests.support.worker import WorkerProcess, configure, wait_for
 
 SEED: Final = 4_711
-MANY: Final = 36_000
-"""Number of long IDs: more than RocksDB's buffer holds, so that it writes files."""
-LONG: Final = 250
 FEW: Final = 500
 
 
@@ -90,11 +85,11 @@ def _begin(scene: Scene) -> None:
         flow.settle(scene.worker)
 
 
-def _go_on(scene: Scene, count: int = FEW, padding: int = 0) -> None:
+def _go_on(scene: Scene) -> None:
     """Send more messages, between resends of all earlier ones."""
     for flow in (scene.struck, scene.other):
         flow.resend(0, FEW)
-        flow.send(count, padding)
+        flow.send(FEW)
         flow.resend(0, FEW)
 
 
@@ -141,48 +136,6 @@ def test_struck_while_down(scene: Scene) -> None:
         assert "(RocksDB reused)" in log, "the other lane's"
 
 
-@pytest.mark.long
-def test_deleted_under_a_running_worker(scene: Scene) -> None:
-    """The lane rebuilds a state directory that is deleted while in use, as soon as RocksDB cannot create its next file."""
-    _begin(scene)
-    with striking(DeletedState(scene.worker, scene.folder, down=False)) as nemesis:
-        _go_on(scene, MANY, LONG)
-        scene.exact()
-        wait_for(lambda: "is rebuilt from the changelog" in scene.worker.log(), scene.worker.log)
-    scene.worker.wait_ready()
-    log = scene.worker.log()
-    scene.restart()
-    _go_on(scene)
-    scene.exact()
-
-    assert nemesis.struck == 1
-    assert "Traceback" not in log
-    assert scene.folder.is_dir()
-
-
-@pytest.mark.long
-def test_damaged_under_a_running_worker(scene: Scene) -> None:
-    """The lane continues or rebuilds after all files are damaged while in use, health answers, and a restart is exact too."""
-    _begin(scene)
-    scene.restart()
-    _go_on(scene)
-    scene.exact()
-    nemesis = DamagedFiles(scene.worker, scene.folder, "[*0-9MC]*", random.Random(SEED), down=False)
-    with striking(nemesis):
-        answers = {scene.worker.health()[0] for _ in range(5)}
-        _go_on(scene, MANY, LONG)
-        scene.exact()
-    scene.worker.wait_ready()
-    log = scene.worker.log()
-    scene.restart()
-    _go_on(scene)
-    scene.exact()
-
-    assert nemesis.struck >= 3
-    assert answers <= {200, 503}
-    assert "Traceback" not in log + scene.worker.log()
-
-
 def _in_memory(scene: Scene) -> str:
     """Wait until the struck lane keeps its state in memory, and return the fault as status shows it."""
     text = f"lane {scene.lane} keeps its state in memory"
@@ -215,67 +168,6 @@ def test_read_only_at_the_start(scene: Scene) -> None:
     assert "no message is lost" in reason
     assert "(RocksDB reused)" in scene.worker.log()
     assert "Traceback" not in log + scene.worker.log()
-
-
-def test_one_disk_is_one_finding(scene: Scene) -> None:
-    """Status has one note that names both lanes when the folders of both are read-only, and both lanes flow."""
-    _begin(scene)
-    assert scene.worker.stop() == 0
-    lanes = sorted(f"{flow.address}-0" for flow in (scene.struck, scene.other))
-    sealed = [ReadOnlyState(scene.data / "w" / lane) for lane in lanes]
-    with striking(sealed[0]), striking(sealed[1]):
-        scene.worker.start()
-        scene.worker.wait_ready()
-        done = run_verb("status", "--json", "--config", str(scene.config))
-        shown = scene.worker.page("/")
-    (found,) = json.loads(done.stdout)["findings"]
-
-    assert (found["where"], found["stands"]) == ("worker w", False)
-    assert found["what"].startswith(
-        f"lanes {', '.join(lanes)}: 2 folders in {scene.data / 'w'} cannot be written"
-    )
-    assert shown.count("cannot be written") == 1
-
-
-@pytest.mark.long
-def test_read_only_under_a_running_worker(scene: Scene) -> None:
-    """A lane whose folder becomes read-only while in use continues in memory as soon as RocksDB needs a file."""
-    _begin(scene)
-    with striking(ReadOnlyState(scene.folder)) as nemesis:
-        _go_on(scene, MANY, LONG)
-        reason = _in_memory(scene)
-        scene.exact()
-    log = scene.worker.log()
-    scene.restart()
-    _go_on(scene)
-    scene.exact()
-
-    assert nemesis.struck == 1
-    assert str(scene.folder) in reason
-    assert "Traceback" not in log + scene.worker.log()
-
-
-@pytest.mark.long
-def test_full_disk(scene: Scene) -> None:
-    """A running worker on a full disk continues in memory, and continues on disk after a restart with room."""
-    disk = FullDisk(scene.worker, scene.data)
-    try:
-        _begin(scene)
-        with striking(disk):
-            _go_on(scene, MANY, LONG)
-            reason = _in_memory(scene)
-            scene.exact()
-        log = scene.worker.log()
-        scene.restart()
-        _go_on(scene)
-        scene.exact()
-    finally:
-        scene.worker.destroy()
-        disk.close()
-
-    assert disk.struck == 1
-    assert str(scene.data) in reason
-    assert "Traceback" not in log
 
 
 @pytest.mark.long

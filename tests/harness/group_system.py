@@ -1,6 +1,5 @@
 """Consumer processes of one group on one address, and the notes of their handlers."""
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -103,12 +102,11 @@ class System:
         """Wait for a condition; show the logs if it does not come."""
         wait_for(condition, self._state, limit_s)
 
-    def freeze_at_work(self, process: ConsumerProcess, within_s: float = math.inf) -> float:
-        """Freeze a process while a handler runs, and none has run for longer than this; return the time."""
+    def freeze_at_work(self, process: ConsumerProcess) -> float:
+        """Freeze a process while a handler runs; return the time."""
         while True:
             frozen = process.freeze()
-            running = [run.begin for run in self.runs() if run.pid == process.pid and run.end is None]
-            if running and min(running) > frozen - within_s:
+            if any(run.pid == process.pid and run.end is None for run in self.runs()):
                 return frozen
             process.thaw()
             self.wait(lambda: not process.frozen)

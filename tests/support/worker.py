@@ -105,12 +105,6 @@ class RingfenceProcess:
         """Whether it was stopped by SIGSTOP."""
         return self.running and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
 
-    @property
-    def cpu_seconds(self) -> float:
-        """CPU time of all its threads, until now."""
-        times = psutil.Process(self.pid).cpu_times()
-        return times.user + times.system
-
     def signal(self, number: int) -> None:
         assert self._process is not None
         self._process.send_signal(number)

@@ -1,4 +1,4 @@
-"""Faults of a broker's data: an old copy put back, one topic's tail lost, a topic created again."""
+"""Faults of a broker's data: an old copy put back, a topic created again."""
 
 import shutil
 import time
@@ -13,19 +13,17 @@ from tests.support.kafka import WAIT_S
 
 
 class OldCopy:
-    """The broker continues with an old copy of its folder, or of the partitions of some topics.
+    """The broker continues with an old copy of its folder: all logs, the controller's included, lose the later records, consistently.
 
-    Call :meth:`take` first. All logs, or those of ``topics`` alone, lose the later records, consistently.
+    Call :meth:`take` first.
     """
 
-    def __init__(self, broker: EmbeddedBroker, copy: Path, topics: tuple[str, ...] = ()) -> None:
-        """``topics`` () = everything, the controller's log included."""
-        self.name = "old copy of " + (", ".join(topics) or "the broker's data")
+    def __init__(self, broker: EmbeddedBroker, copy: Path) -> None:
+        self.name = "old copy of the broker's data"
         self.struck = 0
         self._broker = broker
         self._data = broker.directory / DATA
         self._copy = copy
-        self._topics = topics
 
     def take(self) -> None:
         """Stop the broker in order, copy its data, start it."""
@@ -38,13 +36,8 @@ class OldCopy:
         assert self._copy.is_dir(), "take() comes first"
         self._broker.kill()
         before = _bytes(self._data, self._folders())
-        if self._topics:
-            for name in self._folders():
-                shutil.rmtree(self._data / name)
-                shutil.copytree(self._copy / name, self._data / name)
-        else:
-            shutil.rmtree(self._data)
-            shutil.copytree(self._copy, self._data)
+        shutil.rmtree(self._data)
+        shutil.copytree(self._copy, self._data)
         lost = before - _bytes(self._data, self._folders())
         self._broker.start()
         self.struck += lost > 0
@@ -55,11 +48,7 @@ class OldCopy:
 
     def _folders(self) -> list[str]:
         """Return the partitions' folders that are to be put back."""
-        return [
-            path.name
-            for path in sorted(self._copy.iterdir())
-            if path.is_dir() and (not self._topics or path.name.rpartition("-")[0] in self._topics)
-        ]
+        return [path.name for path in sorted(self._copy.iterdir()) if path.is_dir()]
 
 
 def _bytes(data: Path, folders: list[str]) -> int:

@@ -14,7 +14,7 @@ from ringfence_kafka.protocol.flexible_requests import Question, Reader
 
 LIMIT_S: Final = 30.0
 _UPDATE_FEATURES: Final = 57
-_UPGRADE, _SAFE_DOWNGRADE = 1, 2
+_SAFE_DOWNGRADE: Final = 2
 NEEDED: Final = {
     "transaction.version": (2, "transactions that add partitions by themselves (KIP-890)"),
     "group.version": (1, "consumer groups of the new protocol (KIP-848)"),
@@ -32,19 +32,10 @@ def levels(bootstrap: str) -> dict[str, int]:
 
 def lower(bootstrap: str, feature: str, level: int) -> None:
     """Lower a feature as ``kafka-features.sh downgrade`` does."""
-    _set(bootstrap, feature, level, _SAFE_DOWNGRADE)
-
-
-def upgrade(bootstrap: str, feature: str, level: int) -> None:
-    """Raise a feature as ``kafka-features.sh upgrade`` does."""
-    _set(bootstrap, feature, level, _UPGRADE)
-
-
-def _set(bootstrap: str, feature: str, level: int, kind: int) -> None:
     update = (
         flexible_requests.text(feature)
         + flexible_requests.INT16.pack(level)
-        + bytes([kind])
+        + bytes([_SAFE_DOWNGRADE])
         + flexible_requests.NO_TAGS
     )
     body = (

@@ -6,7 +6,7 @@ coordinators change, and acknowledged records are on two of three brokers.
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -48,10 +48,10 @@ class Node(BrokerProcess):
         self.number: Final = number
         self._command = java_command(jars.chosen_version())
 
-    def format(self, cluster: str, voters: str, further: Mapping[str, str]) -> None:
+    def format(self, cluster: str, voters: str) -> None:
         """Write its files, and format the folder for this cluster."""
         own = {"node.id": str(self.number), "controller.quorum.voters": voters}
-        self._write_files(_PROPERTIES | own | dict(further))
+        self._write_files(_PROPERTIES | own)
         data_folder.format_new(self.directory, self._command, cluster)
 
     def launch(self) -> None:
@@ -149,19 +149,14 @@ class Several:
 
 
 @contextlib.contextmanager
-def several(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Several]:
-    """Yield a running cluster of three brokers in sync.
-
-    Args:
-        folder: Folder of the cluster, with a folder for each broker.
-        properties: Properties of each broker that override those of the cluster.
-    """
+def several(folder: Path) -> Iterator[Several]:
+    """Yield a running cluster of three brokers in sync; ``folder`` has a folder for each."""
     nodes = [Node(folder / str(number), number) for number in range(1, COUNT + 1)]
     voters = ",".join(f"{node.number}@{HOST}:{node.controller_port}" for node in nodes)
     cluster = data_folder.new_cluster_id()
     with contextlib.ExitStack() as stack:
         for node in nodes:
-            node.format(cluster, voters, properties or {})
+            node.format(cluster, voters)
             stack.callback(node.kill)
         cluster_of = Several(nodes)
         cluster_of.start()
