@@ -1,10 +1,8 @@
 """Lanes at work: no record is skipped, and state follows the commit."""
 
 import asyncio
-import contextlib
 import dataclasses
 import random
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import native
-from agents.batch.batch import DueRecords
 from agents.lane.lane import LaneState
 from ringfence_kafka.process import failpoints
 from tables.rocksdb.store import Store
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, planted, until
+from tests.support.lanes import Gate, Group, bench, ids, planted, until
 from tests.support.records.stored_batches import as_stored
 
 SEED = 3
@@ -49,29 +46,17 @@ class Reached:
         self.count += 1
 
 
-async def test_a_span_a_batch(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each batch runs within a span of its own, which knows the lane and the records."""
-    spans = []
-
-    @contextlib.contextmanager
-    def noted(lane: str, due: Sequence[DueRecords]) -> Iterator[None]:
-        (batch, records), *_ = due
-        place = (lane, batch.topic, batch.partition, [record.offset for record in records])
-        spans.append((*place, "begun"))
-        yield
-        spans.append((*place, "done"))
-
-    monkeypatch.setattr("agents.lane.transactions.batch_span", noted)
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 3))
-        await lanes.feed(await lanes.opened(), 0, 3)
-
-    place = (f"{lanes.name}-0", lanes.name, 0, [0, 1, 2])
-    assert spans == [(*place, "begun"), (*place, "done")]
-
-
 @pytest.mark.parametrize(
-    "point", ["before-send", "after-send", "before-commit", "after-commit", "before-store", "after-store"]
+    "point",
+    [
+        "before-send",
+        "before-commit",
+        "after-commit",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("after-send", "before-store", "after-store")
+        ),
+    ],
 )
 async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) -> None:
     """A batch whose transaction fails at any point runs again before the batches behind it."""
@@ -178,28 +163,6 @@ async def test_a_batch_is_one_transaction(bootstrap: str, tmp_path: Path) -> Non
         assert lanes.committed() == 20
 
 
-async def test_what_waits_is_one_transaction(bootstrap: str, tmp_path: Path) -> None:
-    """One transaction holds all batches that come while another runs, and nobody waits to hand a batch over."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 40))
-        lane = await lanes.opened()
-        gate = Gate()
-        remove = failpoints.install("before-commit", f"{lanes.name}-0", gate)
-        try:
-            await lane.offer(await lanes.fetch(0, 4))
-            await gate.wait()
-            for begin in range(4, 40, 4):
-                async with asyncio.timeout(LIMIT_S):
-                    await lane.offer(await lanes.fetch(begin, begin + 4))
-        finally:
-            gate.open()
-            remove()
-        await until(lambda: lane.next == 40, lambda: f"{lane.state}: {lane.reason}")
-
-        assert lane.counts["batches"] == 2
-        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 40)]
-
-
 @pytest.mark.usefixtures("transactions")
 async def test_refused_record_stops_the_commit(bootstrap: str, tmp_path: Path) -> None:
     """Every send is awaited before the commit: a batch that the broker refuses takes its transaction along.
@@ -294,7 +257,9 @@ async def test_closing_finishes_the_transaction(bootstrap: str, tmp_path: Path) 
         assert len(lanes.output()) == 10
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec", ["lz4", *(pytest.param(name, marks=pytest.mark.long) for name in ("gzip", "snappy", "zstd"))]
+)
 async def test_what_cannot_be_compressed(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:

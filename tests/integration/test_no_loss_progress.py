@@ -1,12 +1,9 @@
 """Progress of a consumer: the messages that a restart repeats, and the offset that counts."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
-from aiokafka.consumer.group_coordinator import GroupCoordinator
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -44,15 +41,11 @@ async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCap
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 10))
-        running = await bench.start(handler)
-        await bench.until_next(running, 10)
-        await running.stop()
+        await bench.handle(handler, 10)
         kafka.commit(bench.bootstrap, bench.group, bench.accepted, 4)
         handler.done.clear()
         handler._last.clear()
-        running = await bench.start(handler)
-        await bench.until_next(running, 10)
-        await running.stop()
+        await bench.handle(handler, 10)
 
         assert handler.offsets == [4, 5, 6, 7, 8, 9]
         assert f"{MOVED} 10 to 4" in caplog.text
@@ -64,19 +57,6 @@ async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCap
         await bench.until_next(running, 15)
 
         assert handler.offsets == [4, 5, 6, 7, 8, 9, 13, 14]
-
-
-async def test_offset_of_a_plain_consumer(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A group that consumed without us continues at its own offset."""
-    handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 10))
-        kafka.commit(bench.bootstrap, bench.group, bench.accepted, 7)
-        running = await bench.start(handler)
-        await bench.until_next(running, 10)
-
-        assert handler.offsets == [7, 8, 9]
-        assert MOVED not in caplog.text
 
 
 @pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])
@@ -128,9 +108,7 @@ async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureF
         bench.send(*numbered(b"group", 10))
         if deleted:
             _delete_below(bench, deleted)
-        running = await bench.start(handler)
-        await bench.until_next(running, 10)
-        await running.stop()
+        await bench.handle(handler, 10)
         gaps = [message for message in caplog.messages if message.startswith("GAP: ")]
         running = await bench.start(handler)
         await bench.until_next(running, 10)
@@ -157,40 +135,6 @@ async def test_aborted_and_markers(bootstrap: str) -> None:
         assert {(message.group or b"").split(b"-")[0] for message in handler.messages} == {b"kept"}
         assert len(handler.done) == 12
         assert (await bench.agreed()).next == end == 30
-
-
-async def test_transactions_alone_commit(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The consumer never makes aiokafka's own commit, which knows no fence: not at work, not when members come and go."""
-    committed: list[Any] = []
-
-    def watched(kind: Any, name: str) -> None:
-        original: Callable[..., Any] = getattr(kind, name)
-
-        async def watch(self: Any, *args: Any) -> Any:
-            committed.append((name, args))
-            return await original(self, *args)
-
-        monkeypatch.setattr(kind, name, watch)
-
-    watched(AIOKafkaConsumer, "commit")
-    watched(GroupCoordinator, "commit_offsets")
-    watched(GroupCoordinator, "_do_commit_offsets")
-    handler = Recorder()
-    async with consuming(bootstrap, 2) as bench:
-        bench.send(*numbered(b"a", 50))
-        bench.send(*numbered(b"b", 50), partition=1)
-        first = await bench.start(handler)
-        await bench.until_next(first, 50)
-        second = bench.launch(handler)
-        await second.ready(1)
-        await first.ready(1)
-        await first.stop()
-        await second.ready(2)
-        await second.stop()
-
-        assert committed == []
-        assert [(await bench.agreed(index)).next for index in range(2)] == [50, 50]
-        assert len(handler.done) == 100
 
 
 @pytest.mark.parametrize("point", ["before-send", "before-commit"])

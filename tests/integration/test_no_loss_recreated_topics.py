@@ -1,14 +1,9 @@
 """Topics that are deleted and created again under consumers: no message is skipped or mixed up."""
 
 import asyncio
-import json
-from pathlib import Path
 
 import pytest
-from aiokafka.partitioner import murmur2
-from confluent_kafka import KafkaException
 
-from app.embedded.broker import EmbeddedBroker
 from ringfence_client import Message
 from ringfence_client.progress.progress_record import encode_key
 from ringfence_client.progress.progress_topic import PARTITIONS
@@ -16,7 +11,6 @@ from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import until
-from tests.support.worker import run_verb
 
 RECREATED = "was deleted and created again"
 
@@ -68,9 +62,7 @@ async def test_between_two_runs(bootstrap: str, caplog: pytest.LogCaptureFixture
         before = await bench.agreed()
         _recreate(bench)
         bench.send(*_new(120))
-        running = await bench.start(new)
-        await bench.until_next(running, 120)
-        await running.stop()
+        await bench.handle(new, 120)
         after = await bench.agreed()
 
     assert (before.next, list(before.finished), dict(before.purged)) == (
@@ -85,40 +77,6 @@ async def test_between_two_runs(bootstrap: str, caplog: pytest.LogCaptureFixture
     assert after.next == 120
     assert after.topic_id != before.topic_id
     assert caplog.text.count(f"{bench.accepted} {RECREATED}: beginning at its start, 0") == 1
-
-
-async def test_what_verbs_tell(bootstrap: str, tmp_path: Path) -> None:
-    """All of the new topic lags and waits until a consumer opens it; a purge drops only messages that it has."""
-    config = tmp_path / "ringfence.toml"
-    async with consuming(bootstrap) as bench:
-        config.write_text(
-            f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[app]\nid = "{bench.settings.app.id}"\n'
-            f'[[addresses]]\nname = "{bench.name}"\n'
-        )
-        bench.send(*numbered(b"a", 100))
-        running = await bench.start(Recorder())
-        await bench.until_next(running, 100)
-        await running.stop()
-        _recreate(bench)
-        bench.send(*_new(60, groups=2))
-        of_group = ("--consumer-group", bench.group, "--config", str(config))
-
-        async def told(*arguments: str) -> str:
-            return (await asyncio.to_thread(run_verb, *arguments, *of_group)).stdout
-
-        [lease] = json.loads(await told("consumers", "show", bench.name, "--json"))["partitions"]
-        shown = json.loads(await told("groups", "show", bench.name, "--json"))
-        purged = await told("groups", "purge", bench.name, "group-1")
-        handler = Recorder()
-        running = await bench.start(handler)
-        await bench.until_next(running, 60)
-        await running.stop()
-
-    assert (lease["recreated"], lease["acknowledged"], lease["delivered"], lease["lag"]) == (True, 0, 0, 60)
-    assert [item["depth"] for item in shown["groups"]] == [30, 30]
-    assert [(item["next"], item["unfinished"]) for item in shown["partitions"]] == [(0, 60)]
-    assert "30 messages of group-1" in purged
-    assert sorted(handler.offsets) == list(range(0, 60, 2))
 
 
 @pytest.mark.parametrize("count", [300, 60])
@@ -165,43 +123,6 @@ async def test_with_other_partitions(bootstrap: str) -> None:
         await running.stop()
 
 
-@pytest.mark.long
-async def test_cluster_that_creates_topics_by_itself(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A consumer does not create a deleted topic again on a cluster with Kafka's default of automatic creation.
-
-    The operator who deleted its topics can then create them as needed.
-    """
-    handler = Recorder()
-    with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"}) as broker:
-        kafka.settle(broker.bootstrap_servers)
-        async with consuming(broker.bootstrap_servers) as bench:
-            bench.send(*numbered(b"a", 20))
-            running = await bench.start(handler)
-            await bench.until_next(running, 20)
-            kafka.delete_topics(bench.bootstrap, [bench.accepted])
-            await until(lambda: f"{bench.accepted} no longer exists" in caplog.text, lambda: caplog.text)
-
-            assert running.consumer.faults == [f"{bench.accepted} no longer exists"]
-            assert not running.consumer.ready
-
-            client = running.consumer._consumer._client
-            for item in (client, running.consumer.cluster.connection.consumer._client):
-                await item.force_metadata_update()
-            there = kafka.topics(bench.bootstrap)
-
-            assert bench.accepted not in there
-
-            try:
-                kafka.create_topics(bench.bootstrap, {bench.accepted: (2, {})})
-            except KafkaException as error:  # what is created by asking may come a moment later
-                pytest.fail(f"somebody created it: {error}")
-            bench.send(*_new(50), partition=1)
-            await until(lambda: len(_handled(handler)) == 50, lambda: str(len(_handled(handler))), 25.0)
-            await running.stop()
-
-
 async def test_dead_letters_with_fewer_partitions(bootstrap: str) -> None:
     """Dead letters continue in a recreated topic with fewer partitions and smaller records, and nothing waits for good."""
 
@@ -223,18 +144,14 @@ async def test_dead_letters_with_fewer_partitions(bootstrap: str) -> None:
     assert [(letter.value or b"")[:9] for letter in letters] == [b'{"bytes":'] * 4
 
 
-@pytest.mark.parametrize(
-    "partitions", [pytest.param(3, marks=pytest.mark.long), 8, pytest.param(13, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("partitions", [8, pytest.param(3, marks=pytest.mark.long)])
 async def test_progress_topic(bootstrap: str, partitions: int, caplog: pytest.LogCaptureFixture) -> None:
     """A running consumer writes its lease with its token into the new topic, even when idle; its successor continues from it."""
     first, second = Recorder(), Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"a", 10))
         for _ in range(3):
-            running = await bench.start(first)
-            await bench.until_next(running, 10)
-            await running.stop()
+            await bench.handle(first, 10)
         running = await bench.start(first)
         progress = f"{bench.name}-app-progress"
         kafka.recreate_topic(bootstrap, progress, partitions, **{"cleanup.policy": "compact"})
@@ -313,24 +230,4 @@ async def test_progress_topic_that_grew(bootstrap: str) -> None:
 
 
 def _home(bench: Bench, partition: int, partitions: int) -> int:
-    key = encode_key(bench.group, bench.accepted, partition)
-    return int(murmur2(key) & 0x7FFFFFFF) % partitions
-
-
-async def test_offset_that_was_set(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The consumer follows an offset that an operator set in the new topic."""
-    old, new = Recorder(), Recorder()
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"a", 10))
-        running = await bench.start(old)
-        await bench.until_next(running, 10)
-        await running.stop()
-        _recreate(bench)
-        bench.send(*_new(30))
-        kafka.commit(bootstrap, bench.group, bench.accepted, 25)
-        running = await bench.start(new)
-        await bench.until_next(running, 30)
-        await running.stop()
-
-    assert sorted(new.offsets) == list(range(25, 30))
-    assert f"{RECREATED}: beginning at the offset that was set, 25" in caplog.text
+    return kafka.home(encode_key(bench.group, bench.accepted, partition), partitions)

@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
 from tests.support.kafka import Got, Sent, at_home
@@ -79,16 +77,3 @@ def test_observe_then_enforce(broker: EmbeddedBroker, tmp_path: Path) -> None:
     (note,) = [item for item in json.loads(status)["findings"] if "observes" in item["what"]]
     assert (note["where"], note["stands"]) == (f"address {trial.name}", False)
     assert "of 5 messages, 2 duplicates passed" in note["what"]
-
-
-@pytest.mark.long
-def test_judged_over_the_switch(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """A reconciliation run over both modes is clean, and counts dropped and observed duplicates."""
-    trial = Trial(broker.bootstrap_servers, tmp_path)
-    trial.switch()
-    run = run_verb("reconcile", "--json", "--config", str(trial.config), check=False, limit_s=400)
-
-    assert run.returncode == 0, run.stdout + run.stderr
-    counts = json.loads(run.stdout)["addresses"][trial.name]
-    names = ("input", "accepted", "duplicates", "observed_duplicates", "unchecked")
-    assert [counts[name] for name in names] == [9, 4, 5, 2, 1]

@@ -8,35 +8,9 @@ from aiokafka.errors import GroupAuthorizationFailedError
 
 from ringfence_client import Message, Reject, Retry
 from tests.support import kafka
-from tests.support.consumers.in_process import Recorder, consuming, interleaved, numbered
+from tests.support.consumers.in_process import Recorder, consuming, interleaved
 from tests.support.kafka import Sent
 from tests.support.lanes import until
-
-
-@pytest.mark.parametrize("prefetch", [1, 2, 3])
-async def test_groups_beside_one_another(bootstrap: str, prefetch: int) -> None:
-    """The allowed number of handlers runs, never two of a group, and each group in its order; all is finished once."""
-    together = asyncio.Event()
-    handler = Recorder()
-
-    async def wait_for_four(message: Message) -> None:
-        if handler.running.total() == 4:
-            together.set()
-        async with asyncio.timeout(20):
-            await together.wait()
-        await asyncio.sleep(0)
-
-    handler.behaviour = wait_for_four
-    async with consuming(bootstrap) as bench:
-        bench.send(*interleaved(20, 30), *numbered(None, 10))
-        running = await bench.start(handler, concurrency=4, prefetch=prefetch)
-        await bench.until_next(running, 610)
-        await running.stop()
-
-        assert handler.wrong == []
-        assert handler.most == 4
-        assert sorted(handler.offsets) == list(range(610))
-        assert (await bench.agreed()).next == 610
 
 
 @pytest.mark.parametrize("how", ["raises", "Retry", "retry", "cancelled"])
@@ -132,9 +106,7 @@ async def test_rejected(bootstrap: str) -> None:
             Sent(None, b"group"), Sent(b"id", b"group", b"value", (("h", b"1"), ("h", None))), Sent(None, b"group"),
             Sent(None, b"group"),
         )  # fmt: skip
-        running = await bench.start(handler)
-        await bench.until_next(running, 4)
-        await running.stop()
+        await bench.handle(handler, 4)
 
         assert handler.wrong == []
         assert handler.offsets == [0, 3]
@@ -157,27 +129,6 @@ async def test_rejected(bootstrap: str) -> None:
         ]
         assert dict(second.headers)["_RF_REASON"] == b"rejected by the handler"
         assert (await bench.agreed()).next == 4
-
-
-async def test_dead_letters_after_their_limit_was_raised(bootstrap: str) -> None:
-    """A value is replaced by its digest only if the topic does not take it now, whatever its limit was at the start."""
-
-    async def reject(message: Message) -> None:
-        raise Reject("no")
-
-    async with consuming(bootstrap) as bench:
-        kafka.create_topics(bootstrap, {bench.dead_letters: (1, {"max.message.bytes": "10000"})})
-        running = await bench.start(Recorder(reject))
-        bench.send(Sent(None, b"group", b"v" * 20_000))
-        await bench.until_next(running, 1)
-        kafka.alter_topic(bootstrap, bench.dead_letters, "max.message.bytes", "100000")
-        bench.send(Sent(None, b"group", b"v" * 20_000))
-        await bench.until_next(running, 2)
-
-        cut, whole = await bench.letters()
-        assert b'"bytes": 20000' in (cut.value or b"")
-        assert whole.value == b"v" * 20_000
-        await running.stop()
 
 
 async def test_headers_too_large_for_the_dead_letters(bootstrap: str) -> None:

@@ -12,6 +12,7 @@ from tests.support.kafka import Got, Sent
 from tests.support.worker import Running, configure, worker
 
 APP = "outputs"
+VALUES = ("conflicting", "by-id-and-value")
 ADDRESSES: list[dict[str, Any]] = [
     {"name": "diverting", "partitions": 1, "duplicates": "divert"},
     {"name": "spread", "partitions": 3, "duplicates": "divert"},
@@ -61,34 +62,37 @@ def test_duplicates_name_their_original(running: Running) -> None:
     assert len(running.read("diverting.accepted")) == 2
 
 
-def test_conflicts_are_diverted(running: Running) -> None:
-    """A known ID with another value goes to the duplicates topic, and a plain duplicate is dropped, in one batch and later."""
+@pytest.fixture(scope="module")
+def restarted(running: Running) -> Running:
+    """Send IDs with several values to two addresses, before and after a kill of the worker."""
     first = [Sent(b"a", b"g", b"1"), Sent(b"a", b"g", b"2"), Sent(b"a", b"g", b"1"), Sent(b"b", b"g", b"1")]
-    running.outcome("conflicting", first)
+    again = [Sent(b"b", b"g", b"1"), Sent(b"b", b"g", b"3"), Sent(b"a", b"g", b"2"), Sent(b"c", b"g", b"3")]
+    for address in VALUES:
+        running.outcome(address, first)
     running.worker.kill()
     running.worker.start()
     running.worker.wait_ready()
-    running.outcome("conflicting", [Sent(b"b", b"g", b"1"), Sent(b"b", b"g", b"3"), Sent(b"c", b"g", b"3")])
-    diverted = running.read("conflicting.duplicates")
+    for address in VALUES:
+        running.outcome(address, again)
+    return running
 
-    assert [item.value for item in running.read("conflicting.accepted")] == [b"1", b"1", b"3"]
-    assert [item.value for item in diverted] == [b"2", b"3"]
-    assert [header(item, "_RF_ORIGINAL") for item in diverted] == ["conflicting/0/0", "conflicting/0/3"]
+
+def test_conflicts_are_diverted(restarted: Running) -> None:
+    """A known ID with another value goes to the duplicates topic, and a plain duplicate is dropped, in one batch and later."""
+    diverted = restarted.read("conflicting.duplicates")
+
+    assert [item.value for item in restarted.read("conflicting.accepted")] == [b"1", b"1", b"3"]
+    assert [item.value for item in diverted] == [b"2", b"3", b"2"]
+    originals = [header(item, "_RF_ORIGINAL") for item in diverted]
+    assert originals == [f"conflicting/0/{number}" for number in (0, 3, 0)]
     assert {header(item, "_RF_VERDICT") for item in diverted} == {"CONFLICT"}
 
 
-def test_values_of_an_id_are_accepted_once_each(running: Running) -> None:
+def test_values_of_an_id_are_accepted_once_each(restarted: Running) -> None:
     """By value, an ID with another value is another message, also after a restart."""
-    first = [Sent(b"a", b"g", b"1"), Sent(b"a", b"g", b"2"), Sent(b"a", b"g", b"1")]
-    running.outcome("by-id-and-value", first)
-    running.worker.kill()
-    running.worker.start()
-    running.worker.wait_ready()
-    running.outcome(
-        "by-id-and-value", [Sent(b"a", b"g", b"2"), Sent(b"a", b"g", b"1"), Sent(b"a", b"g", b"3")]
-    )
+    accepted = [(item.id, item.value) for item in restarted.read("by-id-and-value.accepted")]
 
-    assert [item.value for item in running.read("by-id-and-value.accepted")] == [b"1", b"2", b"3"]
+    assert accepted == [(b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"b", b"3"), (b"c", b"3")]
 
 
 def test_original_in_another_partition(running: Running) -> None:

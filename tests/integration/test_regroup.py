@@ -12,7 +12,6 @@ from app.commands.rings.adopt import _adopt_lane
 from app.commands.rings.clear import _IDS, _clear_lane
 from app.commands.rings.joined_rings import Entry
 from app.commands.rings.lane_changelogs import LaneChangelogs
-from app.commands.rings.regroup import regroup
 from app.commands.rings.regroup_plan import RegroupError, plan
 from app.commands.rings.regrouping import Change, Regroup
 from app.commands.rings.show import OtherLanesError, lane_views
@@ -128,30 +127,6 @@ def test_regroup(bootstrap: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_runs_follow_the_lanes(bootstrap: str, tmp_path: Path) -> None:
-    """Each run is clean when lanes go from one for each partition to one, to four and to two, and IDs come under other groups."""
-    name = kafka.unique("followed")
-    addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
-    configs = {lanes: _config(tmp_path / str(lanes), bootstrap, name, lanes) for lanes in (0, 1, 4, 2)}
-    for step, (lanes, config) in enumerate(configs.items()):
-        if step:
-            code, said = _regroup(config, name, lanes)
-            assert code == 0, said
-        with worker(config, f"w{lanes}") as process:
-            # Where all lanes know an ID of before, it is a duplicate under any group.
-            _send(bootstrap, name, shift=step)
-            away = kafka.at_home(1, PARTITIONS)
-            kafka.send(bootstrap, name, [Sent(b"new-%d" % step, away), Sent(b"new-%d" % step, away)], 0)
-            running = Running(bootstrap, process, addresses, name)
-            accepted = _through(bootstrap, process, addresses, name) if lanes == 1 else running.settled(name)
-            process.stop()
-        assert len(accepted) == COUNT + 1 + step, (lanes, len(accepted))
-        checked = run_verb("topics", "check", "--config", str(config), check=False)
-        assert checked.returncode == 0, checked.stdout
-        done = run_verb("reconcile", "--config", str(config), check=False, limit_s=240)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_what_is_forwarded_is_judged_before(bootstrap: str, tmp_path: Path) -> None:
     """The former lanes judge the forwarded records first: they open again, even if all of them were closed already."""
     name = kafka.unique("forwarded")
@@ -177,6 +152,7 @@ def test_what_is_forwarded_is_judged_before(bootstrap: str, tmp_path: Path) -> N
     assert [(lane, partitions) for lane, partitions, _ in _shown(apart, name)] == [(0, [0, 2]), (1, [1, 3])]
 
 
+@pytest.mark.long
 async def test_two_at_once(bootstrap: str, tmp_path: Path) -> None:
     """A second regroup that runs from start to end before the rings are read, or before they are written, wins both times."""
     name = kafka.unique("twice")
@@ -219,35 +195,6 @@ async def test_two_at_once(bootstrap: str, tmp_path: Path) -> None:
     assert await asyncio.to_thread(_shown, _config(tmp_path, bootstrap, name, 2), name) == [
         (0, [0, 2], COUNT), (1, [1, 3], COUNT),
     ]  # fmt: skip
-
-
-def test_input_grows_at_the_question(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written by an outdated plan when the input grows during the operator's answer, and lanes open."""
-    name = kafka.unique("slow")
-    config = _config(tmp_path, bootstrap, name, 2)
-    addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
-    with worker(config, "w") as process:
-        _send(bootstrap, name)
-        _through(bootstrap, process, addresses, name)
-        process.stop()
-
-    def grown(*_: object, **__: object) -> None:
-        run_verb("topics", "grow", name, "--partitions", "6", "--config", str(config))
-
-    with monkeypatch.context() as patched:
-        patched.setattr("app.commands.rings.regroup.confirmed", grown)
-        with pytest.raises(RegroupError, match=f"{name} has 6 partitions now"):
-            regroup(load(config), name, 0, yes=False)
-
-    checked = run_verb("topics", "check", "--config", str(config), check=False)
-    assert checked.returncode == 0, checked.stdout
-    sizes = [size for _, _, size in _shown(config, name)]
-    assert sum(sizes) == COUNT
-    code, said = _regroup(config, name, 0)
-    assert code == 0, said
-    assert [(lane, size) for lane, _, size in _shown(_config(tmp_path, bootstrap, name, 0), name)] == [
-        (lane, sizes[lane % 2]) for lane in range(6)
-    ]
 
 
 def test_grow_beside_a_worker(bootstrap: str, tmp_path: Path) -> None:

@@ -112,27 +112,10 @@ async def test_retention_within_a_transaction(hasty: EmbeddedBroker, tmp_path: P
     assert _brief(got) == _brief([old])
 
 
-async def test_fresh_traffic_is_not_primed(hasty: EmbeddedBroker, tmp_path: Path) -> None:
-    """Fresh records need no priming record before them; the first transaction of old records does."""
-    bootstrap = hasty.bootstrap_servers
-    async with bench(bootstrap, tmp_path) as lanes:
-        _keep_input(lanes)
-        lanes.send(Sent(b"a", b"group"), *_old(3))
-        lane = await lanes.opened()
-        for offset in range(4):
-            await lanes.feed(lane, offset, offset + 1)
-        again = await lanes.opened("two")
-        lanes.send(_old(9)[8])
-        await lanes.feed(again, 4, 5)
-        offsets = [item.offset for item in lanes.output()]
-
-    # A record, and the marker of its transaction. Only the second opening knows of none of its own before: a record and a marker.
-    assert offsets == [0, 2, 4, 6, 10]
-
-
 LONG_AGO = 1_600_000_000_000
 
 
+@pytest.mark.long
 async def test_backlog_from_long_ago(hasty: EmbeddedBroker, tmp_path: Path) -> None:
     """No record of a backlog far older than retention is lost when it is forwarded while its home lane is away."""
     homes = Partitioner(2)

@@ -146,22 +146,6 @@ def test_clear_of_a_busy_lane(
     assert (counts[0] + counts[2], counts[1]) == (4, 0)
 
 
-def test_clear_without_a_worker(bootstrap: str, tmp_path: Path) -> None:
-    """``clear`` needs no worker; the next one finds the floor, also on its old disk."""
-    name = kafka.unique("clear-alone")
-    addresses = [{"name": name, "partitions": 1}]
-    config = configure(tmp_path, bootstrap, name, addresses)
-    with worker(config, "w") as process:
-        Running(bootstrap, process, addresses, name).outcome(name, [Sent(b"a", b"g")])
-        process.stop()
-        run_verb("rings", "clear", name, "--config", str(config))
-        process.start()
-        process.wait_ready()
-        got = Running(bootstrap, process, addresses, name).outcome(name, [Sent(b"a", b"g"), Sent(b"a", b"g")])
-
-    assert [item.id for item in got] == [b"a", b"a"]
-
-
 def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> None:
     """The error for an unknown address or an ID that cannot be read names it and the remedy."""
     name = kafka.unique("rings-errors")

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from aiokafka.partitioner import murmur2
-
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.worker import Running
@@ -86,7 +84,7 @@ def test_accepted_record_is_unchanged(running: Running) -> None:
         [("_AMQ_DUPL_ID", b"3"), ("_RF_SOURCE", b"unchanged/2/2")],
     ]
     # The Java client's default partitioner puts this key there, whatever partition it came from.
-    assert {item.partition for item in got} == {(_signed_murmur2(b"key") & 0x7FFFFFFF) % 3}
+    assert {item.partition for item in got} == {kafka.home(b"key", 3)}
 
 
 def test_group_is_kept_in_order(running: Running) -> None:
@@ -136,10 +134,6 @@ def test_records_without_key_pass(running: Running) -> None:
         (b"nokey-1", None, b"value"),
         (b"nokey-2", None, None),
     ]
-
-
-def _signed_murmur2(key: bytes) -> int:
-    return int(murmur2(key))
 
 
 def test_compressed_input(running: Running) -> None:

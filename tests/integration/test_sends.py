@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from zlib import crc32
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -59,9 +58,7 @@ async def test_a_failed_attempt_sends_nothing(bootstrap: str) -> None:
     handler = Recorder(work)
     async with consuming(bootstrap) as bench:
         bench.send(*interleaved(4, 1))
-        running = await bench.start(handler, retry_jitter=0.0)
-        await bench.until_next(running, 4)
-        await running.stop()
+        await bench.handle(handler, 4, retry_jitter=0.0)
 
         assert sorted(values(await bench.read(target))) == ["0:2", "1:2", "2:2", "3:1"]
         assert await bench.letters() == []
@@ -80,9 +77,7 @@ async def test_a_dead_letter_and_a_send_exclude_each_other(bootstrap: str, error
 
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 3))
-        running = await bench.start(Recorder(work), max_attempts=2, retry_delay=0.01)
-        await bench.until_next(running, 3)
-        await running.stop()
+        await bench.handle(Recorder(work), 3, max_attempts=2, retry_delay=0.01)
 
         assert values(await bench.read(target)) == ["0", "2"]
         assert [letter.value for letter in await bench.letters()] == [b"1"]
@@ -171,9 +166,7 @@ async def test_sends_of_a_group_are_in_its_order(bootstrap: str) -> None:
 
     async with consuming(bootstrap) as bench:
         bench.send(*interleaved(20, 10))
-        running = await bench.start(Recorder(work), concurrency=10)
-        await bench.until_next(running, 200)
-        await running.stop()
+        await bench.handle(Recorder(work), 200, concurrency=10)
 
         found = await bench.read(target, PARTITIONS)
     by_group: dict[str, list[Got]] = defaultdict(list)
@@ -201,9 +194,7 @@ async def test_a_record_arrives_as_it_was_sent(bootstrap: str) -> None:
 
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 1))
-        running = await bench.start(Recorder(work))
-        await bench.until_next(running, 1)
-        await running.stop()
+        await bench.handle(Recorder(work), 1)
 
         found = await bench.read(target, PARTITIONS)
     last = next(record for record in found if record.value is None)
@@ -230,34 +221,11 @@ async def test_a_plain_function_sends_from_its_thread(bootstrap: str) -> None:
 
     async with consuming(bootstrap) as bench:
         bench.send(*interleaved(5, 20))
-        running = await bench.start(work)
-        await bench.until_next(running, 100)
-        await running.stop()
+        await bench.handle(work, 100)
 
         assert len(await bench.read(target)) == 100
         latest = {record.key: record.value for record in await bench.read(state_topic(bench))}
         assert latest == {b"group-%d" % group: b"20" for group in range(5)}
-
-
-async def test_a_message_takes_nothing_after_its_attempt(bootstrap: str) -> None:
-    """A task that outlives its handler gets an error, and its record is nowhere."""
-    target = target_of(bootstrap)
-    kept: list[Message] = []
-
-    async def work(message: Message) -> None:
-        kept.append(message)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 1))
-        running = await bench.start(Recorder(work))
-        await bench.until_next(running, 1)
-        with pytest.raises(RuntimeError, match="the attempt is over"):
-            kept[0].send(target, "late")
-        with pytest.raises(RuntimeError, match="the attempt is over"):
-            kept[0].state = b"late"
-        await running.stop()
-
-        assert await bench.read(target) == []
 
 
 # -- duplicate IDs --------------------------------------------------------------------------------------------------
@@ -273,41 +241,6 @@ async def billed(bootstrap: str) -> AsyncIterator[tuple[Bench, str]]:
         yield bench, billing
 
 
-async def test_ids_to_an_address_follow_from_the_message(billed: tuple[Bench, str]) -> None:
-    """Source, content and number of the send make the ID, at any attempt; an explicit ID, or a header that is one, wins."""
-    bench, billing = billed
-
-    async def work(message: Message) -> None:
-        if message.attempt == 1:
-            await message.send(billing, "of a failed attempt")
-            raise ValueError("once")
-        await message.send(billing, "first")
-        await message.send(billing, "second", duplicate_id="mine")
-        await message.send(billing, "third", headers={"_AMQ_DUPL_ID": "in a header"})
-        await message.send(billing, "fourth")
-        await message.send(other, "elsewhere")
-        await message.send(other, "elsewhere, with an ID", duplicate_id="mine")
-
-    other = target_of(bench.bootstrap)
-    bench.send(Sent(None, b"group", b"0", (("_RF_SOURCE", b"orders/1/42"),)))
-    running = await bench.start(Recorder(work), retry_delay=0.01)
-    await bench.until_next(running, 1)
-    await running.stop()
-
-    found = await bench.read(billing, PARTITIONS)
-    (message,) = await bench.read(bench.accepted)
-    digest = crc32(b"0", message.timestamp & 0xFFFFFFFF)
-    prefix = f"{bench.settings.app.id}:{bench.group}:orders/1/42:{digest:08x}".encode()
-    assert {record.value: dict(record.headers) for record in found} == {
-        b"first": {"x-id": prefix + b":1"},
-        b"second": {"x-id": b"mine"},
-        b"third": {"_AMQ_DUPL_ID": b"in a header"},
-        b"fourth": {"x-id": prefix + b":4"},
-    }
-    elsewhere = await bench.read(other)
-    assert [record.headers for record in elsewhere] == [[], [("_AMQ_DUPL_ID", b"mine")]]
-
-
 async def test_a_replay_sends_the_same_ids(billed: tuple[Bench, str]) -> None:
     """Another consumer that handles the messages again, from another offset, sends the same IDs."""
     bench, billing = billed
@@ -321,9 +254,7 @@ async def test_a_replay_sends_the_same_ids(billed: tuple[Bench, str]) -> None:
         for number in range(5)
     ]
     bench.send(*records, *records)
-    running = await bench.start(Recorder(work))
-    await bench.until_next(running, 10)
-    await running.stop()
+    await bench.handle(Recorder(work), 10)
 
     found = await bench.read(billing, PARTITIONS)
     ids = [dict(record.headers)["x-id"] for record in found]
@@ -339,11 +270,7 @@ async def test_a_replay_sends_the_same_ids(billed: tuple[Bench, str]) -> None:
     ("what", "reason"),
     [
         ("unknown", "does not exist, so nothing is sent: create it"),
-        ("partition", "goes to partition 3 of {target}, which has 3, numbered from 0"),
         ("large", "is a record of about "),
-        ("progress", "which only Ringfence writes: nothing is sent"),
-        ("accepted", "which only Ringfence writes: nothing is sent"),
-        ("state", "is the state of this consumer group, which only Ringfence writes"),
     ],
 )
 async def test_what_cannot_be_sent_fails_its_message(bootstrap: str, what: str, reason: str) -> None:
@@ -353,19 +280,7 @@ async def test_what_cannot_be_sent_fails_its_message(bootstrap: str, what: str, 
     async def work(message: Message) -> None:
         await message.send(target, message.value)
         if message.group == b"bad":
-            match what:
-                case "unknown":
-                    await message.send(f"{target}-unknown", b"")
-                case "partition":
-                    await message.send(target, b"", partition=PARTITIONS)
-                case "large":
-                    await message.send(target, b"x" * 20_000)
-                case "progress":
-                    await message.send(f"{bench.settings.app.id}-progress", b"")
-                case "accepted":
-                    await message.send(bench.accepted, b"")
-                case "state":
-                    await message.send(state_topic(bench), b"")
+            await message.send(f"{target}-unknown" if what == "unknown" else target, b"x" * 20_000)
 
     async with consuming(bootstrap) as bench:
         bench.send(
@@ -374,26 +289,7 @@ async def test_what_cannot_be_sent_fails_its_message(bootstrap: str, what: str, 
             Sent(None, b"good", b"3"),
             Sent(None, b"other", b"4"),
         )
-        running = await bench.start(Recorder(work), max_attempts=2, retry_delay=0.01)
-        await bench.until_next(running, 4)
-        await running.stop()
+        await bench.handle(Recorder(work), 4, max_attempts=2, retry_delay=0.01)
 
         assert sorted(values(await bench.read(target, PARTITIONS))) == ["1", "3", "4"]
         assert reason.format(target=target) in await reason_of(bench)
-
-
-async def test_a_record_that_just_fits_is_sent(bootstrap: str) -> None:
-    """The bound of a record is the topic's own, less the overhead of a record batch."""
-    target = target_of(bootstrap, 1, **{"max.message.bytes": "20000"})
-
-    async def work(message: Message) -> None:
-        await message.send(target, b"x" * 19_900)
-        await message.send(target, b"y" * 19_900)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 1))
-        running = await bench.start(Recorder(work))
-        await bench.until_next(running, 1)
-        await running.stop()
-
-        assert [len(record.value or b"") for record in await bench.read(target)] == [19_900] * 2

@@ -1,4 +1,4 @@
-"""A target topic that goes away, or takes less, while messages flow: other groups continue, and sick ones report why or recover."""
+"""A target topic that goes away while messages flow: other groups continue, and sick ones report why or recover."""
 
 import asyncio
 import logging
@@ -14,9 +14,6 @@ from tests.support.consumers.in_process import Bench, Recorder, Running, consumi
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 
-SMALL = 3_000
-"""Bytes that the topic takes after it was made smaller."""
-
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,27 +24,26 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 class Flow:
     """Messages of a healthy group, whose sends go to ``healthy``, and of a sick one, whose sends go to ``sick``."""
 
-    def __init__(self, bench: Bench, size: int = 10) -> None:
+    def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.healthy, self.sick = kafka.unique("healthy"), kafka.unique("sick")
-        self.size = size
         self.sent = 0
         self.make(self.healthy)
         self.make(self.sick)
 
-    def make(self, name: str, partitions: int = 1) -> None:
-        kafka.create_topics(self.bench.bootstrap, {name: (partitions, {})})
+    def make(self, name: str) -> None:
+        kafka.create_topics(self.bench.bootstrap, {name: (1, {})})
 
     async def work(self, message: Message) -> None:
         name = self.sick if message.group == b"sick" else self.healthy
-        await message.send(name, (message.value or b"").ljust(self.size))
+        await message.send(name, message.value)
 
     def send(self, group: bytes, count: int) -> None:
         self.bench.send(*(Sent(None, group, b"%d" % (self.sent + index)) for index in range(count)))
         self.sent += count
 
     async def values(self, name: str) -> list[bytes]:
-        return [(record.value or b"").strip() for record in await self.bench.read(name)]
+        return [record.value or b"" for record in await self.bench.read(name)]
 
     async def until_sent(self, name: str, count: int, running: Running) -> None:
         """Wait until readers of committed data see this many records."""
@@ -57,15 +53,12 @@ class Flow:
                 await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("attempts", [1, 2])
-async def test_a_deleted_topic_gives_dead_letters(
-    bootstrap: str, caplog: pytest.LogCaptureFixture, attempts: int
-) -> None:
+async def test_a_deleted_topic_gives_dead_letters(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     """Dead letters have the reason; all records of the healthy group are there once, even those of the failed write."""
     caplog.set_level(logging.ERROR, "ringfence.consumer")
     async with consuming(bootstrap) as bench:
         flow = Flow(bench)
-        running = await bench.start(Recorder(flow.work), max_attempts=attempts, retry_delay=0.01)
+        running = await bench.start(Recorder(flow.work), max_attempts=2, retry_delay=0.01)
         flow.send(b"sick", 1)
         flow.send(b"healthy", 10)
         await flow.until_sent(flow.healthy, 10, running)
@@ -111,61 +104,4 @@ async def test_a_topic_that_comes_back_gets_everything(
 
         assert await flow.values(flow.sick) == [b"1", b"2", b"3"]
         assert await flow.values(flow.healthy) == [b"4", b"5", b"6"]
-        assert await bench.letters() == []
-
-
-async def test_a_topic_that_was_made_smaller(bootstrap: str) -> None:
-    """A record that does not fit any more makes its message a dead letter, and the reason names the bound. Others continue."""
-    async with consuming(bootstrap) as bench:
-        flow = Flow(bench, size=2 * SMALL)
-        running = await bench.start(Recorder(flow.work), max_attempts=2, retry_delay=0.01)
-        flow.send(b"sick", 1)
-        await flow.until_sent(flow.sick, 1, running)
-        kafka.alter_topic(bootstrap, flow.sick, "max.message.bytes", str(SMALL))
-        flow.send(b"sick", 1)
-        flow.send(b"healthy", 20)
-        await flow.until_sent(flow.healthy, 20, running)
-        await bench.until_committed(flow.sent)
-        await running.stop()
-
-        (letter,) = await bench.letters()
-        reason = (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
-        healthy = await flow.values(flow.healthy)
-        assert await flow.values(flow.sick) == [b"0"]
-    assert letter.value == b"1"
-    assert f"the topic takes {SMALL}" in reason
-    assert healthy == [b"%d" % number for number in range(2, 22)]
-
-
-async def test_many_small_records_go_on_to_a_smaller_topic(bootstrap: str) -> None:
-    """Records that fit are sent in smaller batches after the topic refused their batch."""
-    async with consuming(bootstrap) as bench:
-        flow = Flow(bench, size=400)
-        gate = asyncio.Event()
-
-        async def work(message: Message) -> None:
-            await flow.work(message)
-            if message.value != b"0":
-                await gate.wait()
-
-        running = await bench.start(
-            Recorder(work),
-            concurrency=50,
-            max_attempts=50,
-            retry_delay=0.2,
-            retry_multiplier=1.0,
-            breaker=False,
-        )
-        flow.send(b"sick", 1)
-        await flow.until_sent(flow.sick, 1, running)
-        kafka.alter_topic(bootstrap, flow.sick, "max.message.bytes", str(SMALL))
-        records = [Sent(None, b"sick-%d" % number, b"%d" % (number + 1)) for number in range(40)]
-        flow.healthy = flow.sick
-        bench.send(*records)
-        await until(lambda: len(running.handler.begun) == 41, lambda: str(len(running.handler.begun)))
-        gate.set()
-        await bench.until_committed(41)
-        await running.stop()
-
-        assert sorted(map(int, await flow.values(flow.sick))) == list(range(41))
         assert await bench.letters() == []

@@ -15,14 +15,12 @@ from app.commands.status.findings import findings
 from app.commands.status.model import Consumers, Finding, Status
 from app.commands.status.read import read
 from app.embedded.broker import EmbeddedBroker
-from ringfence_client import Message
 from ringfence_kafka.http.server import ProcessMetrics
 from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, consuming, numbered
 from tests.support.consumers.processes import ConsumerProcess
 from tests.support.deployment import exposed, named
 from tests.support.kafka import Sent
-from tests.support.lanes import until
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
 
 PARTITIONS = 2
@@ -163,20 +161,14 @@ def test_what_dashboards_ask_for(scene: Scene) -> None:
 
 
 def test_nobody_runs(scene: Scene) -> None:
-    """A missing worker and a missing consumer are findings with the start command; status still shows the changelog's content."""
-    scene.worker.kill()
-    scene.consumer.kill()
-    try:
-        kafka.send(scene.bootstrap, scene.name, [Sent(b"new", b"g")])
-        wait_for(lambda: not scene.status()["workers"], lambda: str(scene.status()))
-        wait_for(lambda: not scene.status()["consumers"][0]["members"], lambda: str(scene.status()))
-        told = scene.status(code=1)
-        without = scene.status("--ignore-group", scene.group, code=1)
-    finally:
-        scene.worker.start()
-        scene.consumer.start()
-        scene.worker.wait_ready()
-        scene.consumer.wait_ready()
+    """A missing worker and a missing consumer are findings with the start command; status still shows the changelog's content.
+
+    It is the last test of the scene: nothing runs after it.
+    """
+    assert (scene.worker.stop(), scene.consumer.stop()) == (0, 0)
+    kafka.send(scene.bootstrap, scene.name, [Sent(b"new", b"g")])
+    told = scene.status(code=1)
+    without = scene.status("--ignore-group", scene.group, code=1)
     standing = [item["command"].split(" --")[0] for item in told["findings"] if item["stands"]]
 
     assert standing == ["ringfence worker", f"ringfence consume {scene.name}"]
@@ -187,38 +179,17 @@ def test_nobody_runs(scene: Scene) -> None:
     assert without["consumers"] == []
 
 
-async def _refuse(message: Message) -> None:
-    if message.group == b"bad":
-        raise ValueError("refused")
-
-
 async def _status(bench: Bench) -> tuple[Status, Consumers, list[Finding]]:
     status = await read(bench.settings)
     (consumers,) = status.consumers
     return status, consumers, [finding for finding in findings(status) if bench.group in finding.where]
 
 
-async def test_finished_messages_do_not_wait(bootstrap: str) -> None:
-    """One message waits when it fails and nine behind it are finished, even after its consumer has stopped."""
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"bad", 1), *numbered(b"good", 9))
-        running = await bench.start(Recorder(_refuse))
-        await until(lambda: len(running.handler.done) == 9, lambda: str(running.handler.done))
-        await running.stop()
-        _, consumers, (found,) = await _status(bench)
-
-    assert (consumers.lag, consumers.waiting) == (10, 1)
-    assert found.stands
-    assert found.what.startswith("no consumer runs, and up to 1 message waits, the oldest for")
-
-
 async def test_markers_do_not_wait(bootstrap: str) -> None:
     """An aborted transaction behind the last message is a lag of offsets, and nothing waits. One message behind it does."""
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"g", 3))
-        running = await bench.start(Recorder())
-        await bench.until_next(running, 3)
-        await running.stop()
+        await bench.handle(Recorder(), 3)
         kafka.send_in_transaction(bootstrap, bench.accepted, numbered(b"g", 2), commit=False)
         _, consumers, found = await _status(bench)
         assert (consumers.lag, consumers.waiting, found) == (3, 0, [])
@@ -228,21 +199,6 @@ async def test_markers_do_not_wait(bootstrap: str) -> None:
 
     assert consumers.lag == 4
     assert finding.what.startswith("no consumer runs, and up to 4 messages wait")
-
-
-async def test_markers_of_an_input_do_not_wait(bootstrap: str) -> None:
-    """Aborted messages in an input do not count as waiting while no worker runs."""
-    async with consuming(bootstrap) as bench:
-        kafka.create_topics(bootstrap, {bench.name: (1, {})})
-        kafka.send_in_transaction(bootstrap, bench.name, numbered(b"g", 2), commit=False)
-        status = await read(bench.settings)
-        (aborted,) = [finding for finding in findings(status) if finding.where.startswith("workers")]
-        kafka.send(bootstrap, bench.name, numbered(b"g", 1))
-        status = await read(bench.settings)
-        (sent,) = [finding for finding in findings(status) if finding.where.startswith("workers")]
-
-    assert aborted.what == "no worker runs, so nothing is accepted; no message waits yet"
-    assert sent.what == "no worker runs, so nothing is accepted; up to 4 messages wait"
 
 
 def test_a_constant_id(bootstrap: str, tmp_path: Path) -> None:

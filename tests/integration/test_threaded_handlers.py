@@ -6,11 +6,9 @@ import time
 from aiokafka import TopicPartition
 
 from ringfence_client import Message
-from tests.support import kafka
 from tests.support.consumers.held_handler import Held
 from tests.support.consumers.in_process import Recorder, consuming, interleaved, numbered
 from tests.support.consumers.leases import take
-from tests.support.kafka import Sent
 from tests.support.lanes import until
 
 
@@ -35,30 +33,12 @@ async def test_many_at_once_in_order(bootstrap: str) -> None:
 
     async with consuming(bootstrap) as bench:
         bench.send(*interleaved(10, 20))
-        running = await bench.start(work, concurrency=4)
-        await bench.until_next(running, 200)
-        await running.stop()
+        await bench.handle(work, 200, concurrency=4)
 
         assert handler.wrong == []
         assert sorted(met) == [0, 1, 2, 3]
         assert handler.most == 4
         assert sorted(handler.offsets) == list(range(200))
-
-
-async def test_thread_that_hangs_keeps_no_place(bootstrap: str) -> None:
-    """A message waits for its hanging thread after its partition is lost and comes back; others have as many threads as before."""
-    held = Held("thread")
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 1), *numbered(b"other", 1))
-        running = await bench.start(held.handler, concurrency=1, drain_timeout=0.2)
-        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
-        await take(bench)
-        bench.send(*numbered(b"third", 1))
-        await until(lambda: held.recorder.offsets == [1, 2], lambda: str(held.recorder.begun))
-        held.free.set()
-        await bench.until_next(running, 3)
-
-        assert held.recorder.attempts(0) == [1]
 
 
 async def test_thread_ends_in_a_rebalance(bootstrap: str) -> None:
@@ -88,27 +68,3 @@ async def test_thread_ends_in_a_rebalance(bootstrap: str) -> None:
         await bench.until_next(running, 3)
 
         assert held.recorder.attempts(0) == [1]
-
-
-async def test_thread_that_cannot_be_ended(bootstrap: str) -> None:
-    """A thread that still runs a message of the old topic does not hold up the new message at that offset."""
-    free, seen, begun = threading.Event(), [], threading.Event()
-
-    def handle(message: Message) -> None:
-        if b"new" in (message.value or b""):
-            seen.append(message.offset)
-        else:
-            begun.set()
-            free.wait(60)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(Sent(None, b"a", b"old"))
-        running = await bench.start(handle, drain_timeout=0.2)
-        try:
-            await until(begun.is_set, lambda: "it does not begin")
-            kafka.recreate_topic(bench.bootstrap, bench.accepted, 1)
-            bench.send(*(Sent(None, b"group", b"new %d" % index) for index in range(3)))
-            await until(lambda: seen[-3:] == [0, 1, 2], lambda: str(seen), 15.0)
-        finally:
-            free.set()
-        await running.stop()

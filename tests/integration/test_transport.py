@@ -5,7 +5,6 @@ import contextlib
 import functools
 import inspect
 import itertools
-import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -90,11 +89,6 @@ class Received:
         return [record.offset for batch in self.batches for record in batch.records]
 
     @property
-    def partitions(self) -> list[TP]:
-        """All assigned partitions: of input and forward topic."""
-        return sorted(self.app.consumer.assignment())
-
-    @property
     def input(self) -> TP:
         return TP(self.name, 0)
 
@@ -122,15 +116,10 @@ class Received:
     def ownership(self) -> GroupOwnership:
         return self.app.parts.group.ownership(self.app.consumer_generation_id)
 
-    async def is_fetched(self) -> None:
-        """Wait until records of the input were fetched that nobody takes."""
+    async def lies_with_the_fetcher(self) -> None:
+        """Wait until records of the input were fetched that nobody takes, and the thread waits for others."""
         fetcher = self.thread._ensure_consumer()._fetcher
         await until(lambda: self.input in fetcher._records, lambda: f"{self.batches}")
-
-    async def lies_with_the_fetcher(self) -> None:
-        """Wait as ``is_fetched`` does, and until the thread waits for others."""
-        await self.is_fetched()
-        fetcher = self.thread._ensure_consumer()._fetcher
         waiting: list[object] = []
 
         def waits_on() -> bool:
@@ -351,24 +340,21 @@ async def test_membership_is_asked_of_the_broker(bootstrap: str, tmp_path: Path)
     assert (present, other_generation, unknown) == (True, False, False)
 
 
-@pytest.mark.parametrize("flows", [True, False], ids=["while it reads", "in a rebalance"])
 async def test_membership_outlives_an_error_of_the_group(
-    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, flows: bool
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A task that an error of the group holds up continues when somebody has read the error; in a rebalance nobody reads it."""
     async with receiving(bootstrap, tmp_path) as received:
         consumer, thread = received.app.consumer, received.thread
         coordinator = thread._ensure_consumer()._coordinator
-        if not flows:
-            consumer.stop_flow()
+        consumer.stop_flow()
 
         async def refuse() -> None:
             await coordinator._push_error_to_user(UnknownError("a refusal that nobody expected"))
 
         refused = asyncio.run_coroutine_threadsafe(refuse(), thread.thread_loop)
         await until(refused.done, lambda: "aiokafka still waits")
-        if not flows:
-            consumer.resume_flow()
+        consumer.resume_flow()
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.reaches(10)
 
@@ -401,38 +387,13 @@ async def test_membership_that_ended_begins_anew(
     assert "heartbeats of group" in caplog.text
 
 
-async def test_fetching_begins_anew(
+async def test_fetching_that_keeps_failing(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error that ends aiokafka's fetching task does not end the fetching: nothing is lost or comes twice."""
+    """An error that ends aiokafka's fetching task loses and repeats nothing; a lasting error is not all that a worker does."""
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.reaches(10)
-        fetcher = received.thread._ensure_consumer()._fetcher
-        proceed = fetcher._proc_fetch_request
-        failed = threading.Event()
-
-        async def fail(*args: object) -> bool:
-            await proceed(*args)
-            failed.set()
-            raise RuntimeError("a response that nobody expected")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(fetcher, "_proc_fetch_request", fail)
-            kafka.send(bootstrap, received.name, records(10, 20))
-            await until(failed.is_set, lambda: "no fetch failed")
-        await received.reaches(20)
-        kafka.send(bootstrap, received.name, records(20, 30))
-        await received.reaches(30)
-        assert received.offsets == list(range(30))
-        assert "ended and starts again: RuntimeError('a response that nobody expected')" in caplog.text
-
-
-async def test_fetching_that_keeps_failing(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A fetching task is restarted at once only the first time: a lasting error must not be all that a worker does."""
-    async with receiving(bootstrap, tmp_path) as received:
         fetcher = received.thread._ensure_consumer()._fetcher
         begun: list[float] = []
         begin = internals.keep_fetching
@@ -448,11 +409,12 @@ async def test_fetching_that_keeps_failing(
             patch.setattr(internals, "keep_fetching", note)
             patch.setattr(fetcher, "_proc_fetch_request", fail)
             await until(lambda: len(begun) > 2, lambda: f"{begun}")
-        kafka.send(bootstrap, received.name, records(0, 10))
-        await received.reaches(10)
+        kafka.send(bootstrap, received.name, records(10, 20))
+        await received.reaches(20)
 
-    assert received.offsets == list(range(10))
+    assert received.offsets == list(range(20))
     assert min(later - earlier for earlier, later in itertools.pairwise(begun)) >= FETCHED_WITHIN_S
+    assert "ended and starts again: RuntimeError('a response that nobody expected')" in caplog.text
 
 
 # -- nothing waits for longer than it must ---------------------------------------------------------------------
@@ -471,26 +433,6 @@ async def test_room_in_a_buffer_ends_the_wait(bootstrap: str, tmp_path: Path) ->
             await received.reaches(number + 1)
 
     assert received.offsets == list(range(5))
-
-
-async def test_room_where_all_buffers_are_full(bootstrap: str, tmp_path: Path) -> None:
-    async with receiving(bootstrap, tmp_path) as received:
-        consumer = received.app.consumer
-        for tp in received.partitions:
-            if tp != received.input:
-                consumer.on_buffer_full(tp)
-        received.room.clear()
-        sent = 0
-        while consumer.is_active(received.input):
-            kafka.send(bootstrap, received.name, records(sent, sent + 1))
-            sent += 1
-            await until(functools.partial(received.has_given, sent), lambda: f"{received.taken}")
-        kafka.send(bootstrap, received.name, records(sent, sent + 1))
-        await received.is_fetched()
-        received.room.set()
-        await received.reaches(sent + 1)
-
-    assert received.offsets == list(range(sent + 1))
 
 
 async def test_a_refused_partition_rests(

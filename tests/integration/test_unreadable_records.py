@@ -10,8 +10,7 @@ from app.embedded.server_files import DATA
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.records import unusual
-from tests.support.records.stored_batches import Stored, stored
-from tests.support.records.unusual import GZIP, MALFORMED, Old, Raw, old
+from tests.support.records.unusual import GZIP, MALFORMED, Raw
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 
@@ -49,6 +48,7 @@ def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
     assert f"lane {name}-0: {name}/0/2 goes to quarantine: {reason}" in log
 
 
+@pytest.mark.long
 def test_damaged_record_batch(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """A lane waits at a damaged batch and names its place; earlier records and other lanes flow; once it is fixed, the lane continues."""
     name = kafka.unique("damage")
@@ -84,45 +84,6 @@ def test_damaged_record_batch(broker: EmbeddedBroker, tmp_path: Path) -> None:
     assert [item.value for item in after] == [b"first", b"second", b"third"]
     assert log.count("the record batch at offset 1 cannot be read") == 1
     assert "Traceback" not in log
-
-
-@pytest.mark.long
-def test_messages_of_before_kafka_0_11(tmp_path: Path) -> None:
-    """A lane waits at messages from before Kafka 0.11 and names them, and others flow; once they are deleted, it continues."""
-    (tmp_path / "broker").mkdir()
-    with EmbeddedBroker(tmp_path / "broker") as broker:
-        bootstrap = broker.bootstrap_servers
-        addresses = [{"name": name, "partitions": 1} for name in ("upgraded", "other")]
-        config = configure(tmp_path, bootstrap, "formats", addresses)
-        broker.stop()
-        folder = broker.directory / DATA / "upgraded-0"
-        for index in folder.glob("*index"):
-            index.unlink()
-        (broker.directory / DATA / ".kafka_cleanshutdown").unlink()
-        (folder / f"{0:020}.log").write_bytes(
-            old([Old(0, value=b"old"), Old(1, value=b"old")], 1) + stored([Stored(2, value=b"today's")])
-        )
-        broker.start()
-        process = WorkerProcess(config, "w")
-        try:
-            process.start()
-            kafka.send(bootstrap, "other", [Sent(None, b"g", b"flows")])
-            wait_for(lambda: "unreadable" in process.health()[1], process.log)
-            kafka.wait_count(bootstrap, "other.accepted", 1)
-            before = kafka.read_all(bootstrap, "upgraded.accepted", 1)
-            status, report = process.health()
-            kafka.delete_before(bootstrap, "upgraded", 2)
-            after = kafka.wait_count(bootstrap, "upgraded.accepted", 1)
-            process.wait_ready()
-        finally:
-            process.destroy()
-
-    (unreadable,) = report["unreadable"]
-    assert status == 503
-    assert unreadable.startswith("upgraded/0 may not be read: the message at offset 0 has format 1, ")
-    assert "kafka-delete-records.sh" in unreadable
-    assert before == []
-    assert [item.value for item in after] == [b"today's"]
 
 
 def _replace(file: Path, old: bytes, new: bytes) -> None:

@@ -223,25 +223,6 @@ def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
     assert "Traceback" not in log
 
 
-def test_sigterm_drains_and_commits(bootstrap: str, tmp_path: Path) -> None:
-    """A worker that is stopped in the middle of traffic leaves nothing open and repeats nothing afterwards."""
-    name = kafka.unique("drain")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
-    records = [Sent(None, b"group", b"%d" % index) for index in range(20_000)]
-    kafka.send(bootstrap, name, records)
-    with worker(config, "w") as process:
-        wait_for(lambda: kafka.committed(bootstrap, name, name)[0] > 0, process.log)
-        assert process.stop() == 0
-        done = kafka.committed(bootstrap, name, name)[0]
-        assert len(kafka.read_all(bootstrap, f"{name}.accepted", 1)) == done
-        process.start()
-        _settle(process, bootstrap, name)
-
-    assert [item.value for item in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
-        record.value for record in records
-    ]
-
-
 def test_same_instance_twice_is_refused(bootstrap: str, tmp_path: Path) -> None:
     """A second worker in the folder of a running one ends at once, and names the way to have two."""
     name = kafka.unique("twice")
@@ -348,46 +329,6 @@ def test_static_member_with_other_addresses(bootstrap: str, tmp_path: Path) -> N
     assert found == [{f"{name}-0"}, {f"{name}-0", f"{name}-added-0"}, {f"{name}-0"}]
 
 
-def test_topics_that_come_after_a_rolling_restart(bootstrap: str, tmp_path: Path) -> None:
-    """Lanes that are new after a rolling restart of static members are assigned, under any leader of the group.
-
-    Until then no worker is ready.
-    """
-    name = kafka.unique("later")
-    here, later = [{"name": item, "partitions": 2} for item in (name, f"{name}-b")]
-    both = configure(tmp_path, bootstrap, name, [here]).read_text()
-    both += "".join(["[[addresses]]\n", *(f"{key} = {json.dumps(value)}\n" for key, value in later.items())])
-    config = tmp_path / "both.toml"
-    config.write_text(both)
-    patient = {**STATIC, "RINGFENCE_APP__SESSION_TIMEOUT": "60"}
-    workers = [WorkerProcess(config, name, patient) for name in ("one", "two")]
-
-    def open_lanes(process: WorkerProcess) -> int:
-        return sum(value["state"] == "open" for value in process.health()[1].get("lanes", {}).values())
-
-    def said() -> str:
-        return "\n".join(worker.log() for worker in workers)
-
-    try:
-        for worker in workers:
-            worker.start()
-        wait_for(lambda: list(map(open_lanes, workers)) == [1, 1], said)
-        for worker in workers:
-            assert worker.stop() == 0
-            worker.start()
-            wait_for(lambda: open_lanes(worker) == 1, said)  # noqa: B023 - called at once
-        run_verb("topics", "create", "--config", str(config))
-        kafka.send(bootstrap, f"{name}-b", _records(0, 50))
-        wait_for(lambda: kafka.end_offsets(bootstrap, f"{name}-b.accepted", 2) != [0, 0], said)
-        wait_for(lambda: [worker.health()[0] for worker in workers] == [200, 200], said)
-        lanes = list(map(open_lanes, workers))
-    finally:
-        for worker in workers:
-            worker.destroy()
-
-    assert lanes == [2, 2]
-
-
 def test_web_port_in_use_is_named(bootstrap: str, tmp_path: Path) -> None:
     """A port in use ends the start with an error that names the remedy."""
     name = kafka.unique("port")
@@ -410,14 +351,3 @@ def test_missing_topics_are_named(bootstrap: str, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "nowhere.accepted" in done.stderr
     assert "ringfence topics create" in done.stderr
-
-
-def test_broker_away_is_named(tmp_path: Path) -> None:
-    """A worker without a broker ends with 2 and names the address."""
-    config = tmp_path / "c.toml"
-    config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
-    done = run_verb("worker", "--config", str(config), check=False)
-
-    assert done.returncode == 2
-    assert "127.0.0.1:1" in done.stderr
-    assert "Traceback" not in done.stderr

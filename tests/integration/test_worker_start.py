@@ -11,15 +11,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import KafkaConnectionError
 
 from agents.lane.lane import LaneState
-from ringfence_client.consumer.consumer import GroupConsumer
-from ringfence_kafka.errors import BrokerUnavailableError
 from tests.support import kafka
 from tests.support.checkout import ROOT
-from tests.support.consumers.in_process import Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import Group, bench, until
 from tests.support.worker import configure, wait_for
@@ -77,41 +72,15 @@ def started(bootstrap: str, tmp_path: Path, request: pytest.FixtureRequest) -> I
     running.process.wait()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("started", [(2, 3), (3, 4)], ids=["cluster", "group"], indirect=True)
+@pytest.mark.parametrize(
+    "started", [(2, 3), pytest.param((3, 4), marks=pytest.mark.long)], ids=["cluster", "group"], indirect=True
+)
 def test_the_broker_comes_back(started: _Worker) -> None:
     wait_for(lambda: started.said("ready: 2 lanes open") > 0, started.log)
 
     assert started.stop() == 0, started.log()
     assert started.said("became unreachable while this worker started") == 1
     assert started.said("Traceback") == 0
-
-
-@pytest.mark.parametrize("started", [(2, 99), (3, 99)], ids=["cluster", "group"], indirect=True)
-def test_stopped_meanwhile(started: _Worker) -> None:
-    wait_for(lambda: started.said("became unreachable while this worker started") > 0, started.log)
-
-    assert started.stop() == 0, started.log()
-    assert started.said("Traceback") == 0
-
-
-async def test_a_consumer(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A consumer ends as it does if no broker is there from the beginning."""
-    whole, starts = AIOKafkaConsumer.start, 0
-
-    async def start(self: AIOKafkaConsumer) -> None:
-        nonlocal starts
-        starts += 1
-        if starts > 1:
-            raise KafkaConnectionError("away")
-        await whole(self)
-
-    async with consuming(bootstrap) as bench:
-        monkeypatch.setattr(AIOKafkaConsumer, "start", start)
-        consumer = GroupConsumer(bench.settings, bench.settings.addresses[0], bench.group, Recorder())
-        with pytest.raises(BrokerUnavailableError, match="no broker answers at"):
-            await consumer.run()
-        monkeypatch.undo()
 
 
 BATCH = 5_000

@@ -173,6 +173,13 @@ class Bench:
         await running.ready()
         return running
 
+    async def handle(self, handler: Any, offset: int, **options: Any) -> Running:
+        """Run a consumer until partition 0 is finished up to an offset; it has ended in order."""
+        running = await self.start(handler, **options)
+        await self.until_next(running, offset)
+        await running.stop()
+        return running
+
     async def progress(self, partition: int = 0) -> Progress | None:
         """Return the last record that was committed."""
         key = progress_record.encode_key(self.group, self.accepted, partition)
