@@ -1,45 +1,34 @@
 """Receipts of an outbox: the verdict on each message, beside a worker."""
 
 import asyncio
-import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from app.embedded.broker import EmbeddedBroker
 from ringfence_client import Outbox, OutboxError, Part, Receipt, Verdict, envelope
 from ringfence_client.receipts.outgoing import OutgoingMessage
-from ringfence_kafka.concurrency.timeouts import cancelled
 from ringfence_kafka.config.load import load
-from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.errors import ConfigurationError, MissingTopicError
 from tests.support import kafka
 from tests.support.checkout import ROOT
-from tests.support.worker import Running, configure, run_verb, wait_for, worker
+from tests.support.worker import Running, configure, run_verb, worker
 
 APP = "receipts"
 ADDRESSES: list[dict[str, Any]] = [
     {"name": "receipts", "partitions": 4, "duplicates": "divert"},
     {"name": "receipts-one", "partitions": 4, "lanes": 1, "id_cache_size": 3},
     {"name": "receipts-memory", "partitions": 2, "persist_id_cache": False},
-    {"name": "receipts-seen", "partitions": 2, "mode": "observe"},
-    {"name": "receipts-seen-memory", "partitions": 2, "mode": "observe", "persist_id_cache": False},
-    {"name": "receipts-values", "partitions": 2, "on_conflict": "accept"},
     {"name": "receipts-off", "partitions": 2, "id_cache_size": 0},
     {"name": "receipts-key", "partitions": 2, "duplicate_id_from": "key", "group_header": "account"},
-    {"name": "receipts-events", "partitions": 2, "duplicate_id_from": ["header:ce_source", "value:/id"]},
     {"name": "receipts-narrow", "partitions": 1},
     {"name": "receipts-other", "partitions": 2},
     {"name": "receipts-units", "partitions": 2, "transaction_addresses": ["receipts-other"]},
@@ -92,15 +81,6 @@ async def test_verdicts(running: Running, config: Path) -> None:
     ]  # fmt: skip
 
 
-async def test_values_of_an_id(running: Running, config: Path) -> None:
-    """A receipt names the message with the same value, if each value of an ID is accepted once."""
-    async with Outbox(config, "receipts-values") as outbox:
-        receipts = [await outbox.send(value, duplicate_id="1", key="g") for value in "abab"]
-
-    assert [item.verdict for item in receipts] == ["ACCEPTED", "ACCEPTED", "DUPLICATE", "DUPLICATE"]
-    assert [item.original for item in receipts[2:]] == [item.source for item in receipts[:2]]
-
-
 @pytest.mark.parametrize("kind", [Outbox, Misdirecting], ids=["home", "forwarded"])
 async def test_receipts_fit_the_outputs(running: Running, config: Path, kind: type[Outbox]) -> None:
     """Many sends at once: the receipts say ACCEPTED exactly for messages that were accepted, forwarded ones included."""
@@ -124,17 +104,6 @@ async def test_receipts_fit_the_outputs(running: Running, config: Path, kind: ty
     for item in duplicates:
         assert item.original is not None
         assert diverted[item.source] == item.original.encode()
-
-
-async def test_another_outbox_knows_what_came_before(running: Running, config: Path) -> None:
-    """An outbox that starts later names the originals of all that the ring knows."""
-    async with Outbox(config, ADDRESS) as outbox:
-        before = await asyncio.gather(*(outbox.send("v", duplicate_id=f"before-{n}") for n in range(300)))
-    async with Outbox(config, ADDRESS) as outbox:
-        after = await asyncio.gather(*(outbox.send("v", duplicate_id=f"before-{n}") for n in range(300)))
-
-    assert {item.verdict for item in after} == {Verdict.DUPLICATE}
-    assert [item.original for item in after] == [item.source for item in before]
 
 
 async def test_a_ring_of_several_partitions(running: Running, config: Path) -> None:
@@ -166,18 +135,6 @@ async def test_ids_in_no_changelog(running: Running, config: Path) -> None:
     assert {item.verdict for item in unchecked} == {Verdict.UNCHECKED}
 
 
-@pytest.mark.parametrize("address", ["receipts-seen", "receipts-seen-memory"])
-async def test_an_address_that_observes(running: Running, config: Path, address: str) -> None:
-    """An observed duplicate passes, and its receipt says DUPLICATE as its header does."""
-    async with Outbox(config, address) as outbox:
-        found = [await outbox.send("v", duplicate_id="a", key="g") for _ in range(3)]
-    marks = {item.source: dict(item.headers)["_RF_VERDICT"] for item in running.settled(address)}
-
-    assert [item.verdict for item in found] == ["ACCEPTED", "DUPLICATE", "DUPLICATE"]
-    for item in found:
-        assert (marks[item.source] or b"").decode().startswith(item.verdict)
-
-
 async def test_refused_message(running: Running, config: Path) -> None:
     """A message that its output does not take is QUARANTINED, with the reason. A smaller one with the same ID is accepted."""
     async with Outbox(config, "receipts-narrow") as outbox:
@@ -206,21 +163,6 @@ async def test_id_from_the_key(running: Running, config: Path) -> None:
             await outbox.send("v", duplicate_id="a")
 
     assert [item.verdict for item in found[:2]] == [Verdict.ACCEPTED, Verdict.DUPLICATE]
-    assert found[1].original == found[0].source
-
-
-async def test_id_of_several_parts(running: Running, config: Path) -> None:
-    """Messages are the same only if all parts of their IDs are; without a part nothing is checked."""
-    async with Outbox(config, "receipts-events") as outbox:
-        found = [
-            await outbox.send(f'{{"id": {number}, "v": {turn}}}', headers=[("ce_source", source)])
-            for turn, (source, number) in enumerate([("/a", 1), ("/a", 1), ("/b", 1), ("/a", 2)])
-        ]
-        partial = await outbox.send("no JSON", headers=[("ce_source", "/a")])
-
-    assert [item.verdict for item in (*found, partial)] == [
-        "ACCEPTED", "CONFLICT", "ACCEPTED", "ACCEPTED", "UNCHECKED",
-    ]  # fmt: skip
     assert found[1].original == found[0].source
 
 
@@ -266,78 +208,6 @@ def test_without_an_event_loop(running: Running, config: Path) -> None:
         )
 
     assert [item.verdict for item in receipts].count(Verdict.ACCEPTED) == 20
-
-
-@pytest.mark.long
-@pytest.mark.alone
-async def test_median_answer(running: Running, config: Path) -> None:
-    """At a trickle, half of the answers come within two latency targets: of new messages, and of duplicates.
-
-    On a machine that is too busy for the target, they come within twice the time after which a reader has the message.
-    """
-    arrived: dict[str, float] = {}
-    took: dict[str, list[float]] = {"ACCEPTED": [], "DUPLICATE": []}
-    reader = AIOKafkaConsumer(
-        bootstrap_servers=running.bootstrap, isolation_level="read_committed", enable_auto_commit=False
-    )
-    async with Outbox(config, ADDRESS) as outbox, _reading(reader, arrived):
-        began_at = {}
-        for number in [*range(100), *range(100)]:
-            began = time.perf_counter()
-            receipt = await outbox.send("v", duplicate_id=f"median-{number}")
-            took[receipt.verdict].append(time.perf_counter() - began)
-            began_at[receipt.source] = began
-
-    assert [len(times) for times in took.values()] == [100, 100]
-    visible = median(at - began_at[source] for source, at in arrived.items() if source in began_at)
-    for verdict, times in took.items():
-        limit_s = max(2 * AppSettings().latency_target_ms / 1_000, 2 * visible)
-        assert median(times) <= limit_s, (verdict, visible, sorted(times))
-
-
-@contextlib.asynccontextmanager
-async def _reading(reader: AIOKafkaConsumer, arrived: dict[str, float]) -> AsyncIterator[None]:
-    """Note when each accepted message comes to a reader, by its source."""
-
-    async def read() -> None:
-        async for record in reader:
-            arrived[dict(record.headers)["_RF_SOURCE"].decode()] = time.perf_counter()
-
-    await reader.start()
-    reader.assign([TopicPartition(f"{ADDRESS}.accepted", partition) for partition in range(4)])
-    await reader.seek_to_end()
-    task = asyncio.create_task(read())
-    try:
-        yield
-    finally:
-        await cancelled(task)
-        await reader.stop()
-
-
-async def test_only_while_it_is_open(running: Running, config: Path) -> None:
-    """Before and after, nothing is sent. A send that waits when it is closed gets an error."""
-    outbox = Outbox(config, "receipts-off")
-    before = kafka.end_offsets(running.bootstrap, "receipts-off", 2)
-    with pytest.raises(OutboxError, match="the outbox is not open"):
-        await outbox.send("v")
-    running.worker.signal(signal.SIGSTOP)
-    try:
-        async with outbox:
-            waiting = asyncio.create_task(outbox.send("v"))
-            await asyncio.to_thread(
-                wait_for,
-                lambda: kafka.end_offsets(running.bootstrap, "receipts-off", 2) != before,
-                lambda: "nothing is sent",
-            )
-        with pytest.raises(OutboxError, match="the outbox is closed"):
-            await waiting
-    finally:
-        running.worker.signal(signal.SIGCONT)
-    after = kafka.end_offsets(running.bootstrap, "receipts-off", 2)
-    with pytest.raises(OutboxError, match="the outbox is closed"):
-        await outbox.send("v")
-
-    assert kafka.end_offsets(running.bootstrap, "receipts-off", 2) == after
 
 
 def test_verdict_by_hand(running: Running, config: Path) -> None:

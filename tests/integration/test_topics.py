@@ -1,6 +1,4 @@
 import json
-import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from ringfence_client.partition.topics import prepare
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import BrokerUnavailableError, TopicError
+from ringfence_kafka.errors import TopicError
 from tests.support.kafka import create_topics, delete_topics
 from tests.support.kafka import topics as topics_there
 from tests.support.worker import WorkerProcess, configure, wait_for
@@ -29,33 +27,6 @@ def _settings(bootstrap: str, address: str, **keys: Any) -> Settings:
             "addresses": [{"name": address} | keys],
         }
     )
-
-
-async def test_create_and_verify(bootstrap: str) -> None:
-    """Verify finds the topics of create ok; the changelog is compacted; a second create changes nothing."""
-    settings = _settings(bootstrap, "fresh", partitions=3)
-    expected = [
-        ("fresh", 3),
-        ("fresh.accepted", 3),
-        ("fresh.quarantine", 3),
-        ("topics-fresh-fresh-changelog", 3),
-        ("topics-fresh-fresh-forward", 3),
-        ("topics-fresh-journal", 1),
-    ]
-
-    first = await topics.ensure(settings)
-    second = await topics.ensure(settings)
-
-    assert [(outcome.name, outcome.partitions) for outcome in first] == expected
-    assert [(outcome.name, outcome.partitions) for outcome in second] == expected
-    assert [outcome.created for outcome in (*first, *second)] == [True] * 6 + [False] * 6
-    assert (await topics.examine(settings)).faults == []
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, "topics-fresh-fresh-changelog")
-    config = admin.describe_configs([resource])[resource].result()
-    assert config["cleanup.policy"].value == "compact"
-    assert config["segment.bytes"].value == str(64 * 2**20)
-    assert config["min.cleanable.dirty.ratio"].value == "0.3"
 
 
 def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,8 +48,16 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.splitlines() == [
         f"created  {name}  {'1 partition' if name.endswith('journal') else '4 partitions'}" for name in names
     ]
+    assert topics.create(settings) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["exists"] * 6
     assert topics.check(settings) == 0
     assert capsys.readouterr().out == "ok     6 topics\n"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "topics-lines-lines-changelog")
+    config = admin.describe_configs([resource])[resource].result()
+    assert config["cleanup.policy"].value == "compact"
+    assert config["segment.bytes"].value == str(64 * 2**20)
+    assert config["min.cleanable.dirty.ratio"].value == "0.3"
 
 
 def test_dry_run_and_documents(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,22 +84,6 @@ def test_dry_run_and_documents(bootstrap: str, capsys: pytest.CaptureFixture[str
     assert topics.check(settings, as_json=True) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["ok"], document["faults"], document["by_address"]) == (True, [], {"dry": []})
-
-
-async def test_existing_input_decides(bootstrap: str) -> None:
-    """An existing input topic is used as it is: it decides the lanes and the outputs, and the other count is a note."""
-    create_topics(bootstrap, {"decides": (2, {})})
-    settings = _settings(bootstrap, "decides", partitions=5)
-
-    outcomes = await topics.ensure(settings)
-
-    assert [(outcome.partitions, outcome.created) for outcome in outcomes] == [
-        (2, False), (2, True), (2, True), (2, True), (2, True), (1, True),
-    ]  # fmt: skip
-    findings = await topics.examine(settings)
-    assert findings.faults == []
-    (note,) = findings.notes
-    assert note.startswith("decides has 2 partitions, the configuration says partitions = 5")
 
 
 @pytest.mark.parametrize(
@@ -209,37 +172,6 @@ def test_more_replicas_than_brokers(bootstrap: str, capsys: pytest.CaptureFixtur
     )
 
 
-@pytest.fixture
-def silent() -> Iterator[str]:
-    """Yield the address of a server that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-
-
-async def test_nobody_there() -> None:
-    begin = time.monotonic()
-
-    with pytest.raises(BrokerUnavailableError, match=r"bootstrap_servers = '127.0.0.1:1': start it"):
-        await topics.examine(_settings("127.0.0.1:1", "any"))
-
-    assert time.monotonic() - begin < 5
-
-
-async def test_nobody_answers(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that accepts connections and never answers gives the same error, after the time limit."""
-    monkeypatch.setattr(topics, "_REQUEST_TIMEOUT_MS", 300)
-
-    with pytest.raises(BrokerUnavailableError, match=f"'{silent}'"):
-        await topics.examine(_settings(silent, "any"))
-
-
-async def test_one_of_many_servers_is_enough(bootstrap: str) -> None:
-    """Servers of the list that are away do no harm as long as one answers."""
-    settings = _settings(f"127.0.0.1:1,{bootstrap}", "many")
-
-    assert len((await topics.examine(settings)).faults) == 6
-
-
 @pytest.fixture(scope="module")
 def generous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield a broker that creates topics when asked, which is Kafka's default, and takes large messages."""
@@ -294,16 +226,3 @@ async def test_created_sizes_pass_the_check(generous: str) -> None:
     assert [letter.message_bytes_max for letter in letters] == [
         4_000_000 + 65_536 * number for number in (1, 2, 3)
     ]
-
-
-async def test_dead_letters_of_a_chain_that_exists(bootstrap: str) -> None:
-    """A consumer makes its dead-letter topic large enough for the existing accepted topic."""
-    settings = _settings(bootstrap, "enlarged", partitions=1)
-    create_topics(bootstrap, {"enlarged": (1, {"max.message.bytes": "3000000"})})
-    await topics.ensure(settings)
-    async with Cluster(settings.kafka, "sizes") as cluster:
-        letters = await prepare(settings, settings.addresses[0], cluster)
-    findings = await topics.examine(settings)
-
-    assert letters.message_bytes_max == 3_000_000 + 2 * 65_536
-    assert [note for note in findings.notes if "max.message.bytes" in note] == []

@@ -1,7 +1,5 @@
 """``transaction.version`` is lowered while Ringfence uses it: refusals, their text, and the remedy."""
 
-import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,16 +10,10 @@ from aiokafka.errors import KafkaError
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import transaction_version
-from ringfence_kafka.producer.transaction_v2_requests import FEATURE, SELF_ADDING
+from ringfence_kafka.producer.transaction_v2_requests import FEATURE
 from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer, TransactionVersionError
 from tests.support import kafka
 from tests.support.brokers import features
-from tests.support.kafka import Sent
-from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
-
-PARTITIONS = 2
-MESSAGES = 2_000
-PORTION = 20
 
 
 @pytest.fixture
@@ -63,11 +55,7 @@ async def _refusal(broker: EmbeddedBroker, name: str, limit_s: float = 30) -> st
     return str(caught.value)
 
 
-def _restart(broker: EmbeddedBroker) -> None:
-    broker.stop()
-    broker.start()
-
-
+@pytest.mark.long
 async def test_lowered_to_0(own: EmbeddedBroker) -> None:
     """An ID in use is refused, at once and from then on, and the error names the reason. Others are not refused."""
     kafka.create_topics(own.bootstrap_servers, {"t": (1, {})})
@@ -82,93 +70,3 @@ async def test_lowered_to_0(own: EmbeddedBroker) -> None:
         )
     await _used(own, "new")
     assert _values(own) == ["one", "new"]
-
-
-@pytest.mark.long
-async def test_way_out(own: EmbeddedBroker) -> None:
-    """All continues after a change to 1. After a change to 0, a restart and a raise are both needed."""
-    kafka.create_topics(own.bootstrap_servers, {"t": (1, {})})
-    await _used(own, "one", "two")
-    features.lower(own.bootstrap_servers, FEATURE, 1)
-    await _used(own, "one")
-    features.upgrade(own.bootstrap_servers, FEATURE, SELF_ADDING)
-    await _used(own, "one")
-
-    features.lower(own.bootstrap_servers, FEATURE, 0)
-    assert await _refusal(own, "one") == str(TransactionVersionError("one"))
-    _restart(own)
-    assert await _refusal(own, "two") == str(TransactionVersionError("two"))
-    features.upgrade(own.bootstrap_servers, FEATURE, SELF_ADDING)
-    assert "was lowered to 0 and brokers were not restarted since" in await _refusal(own, "two", 2)
-    _restart(own)
-    await _used(own, "one", "two", "new")
-
-    assert _values(own) == ["one", "two", "one", "one", "one", "two", "new"]
-
-
-@pytest.mark.long
-def test_under_load(own: EmbeddedBroker, tmp_path: Path) -> None:
-    """Log and status name the cause and the remedy. After the remedy each message is accepted once."""
-    name, bootstrap = "lowered", own.bootstrap_servers
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
-    worker = WorkerProcess(config, "w1")
-    half = threading.Event()
-    producing = threading.Thread(target=_produce, args=(bootstrap, name, half))
-    try:
-        worker.start()
-        worker.wait_ready()
-        producing.start()
-        assert half.wait(kafka.WAIT_S)
-        features.lower(bootstrap, FEATURE, 0)
-        producing.join(kafka.WAIT_S)
-        wait_for(lambda: _refused_lanes(worker) == PARTITIONS, lambda: worker.log()[-3_000:], 120)
-        done = run_verb("status", "--json", "--config", str(config), check=False)
-        [found] = [load for load in json.loads(done.stdout)["findings"] if FEATURE in load["what"]]
-
-        assert (done.returncode, found["stands"]) == (1, True)
-        assert found["where"] == f"lanes {name}-0, {name}-1"
-        assert found["do"] == transaction_version.WAY_OUT
-        assert (
-            found["command"]
-            == f"kafka-features.sh --bootstrap-server {bootstrap} {transaction_version.RAISE}"
-        )
-        assert transaction_version.WAY_OUT in worker.log()
-
-        features.upgrade(bootstrap, FEATURE, SELF_ADDING)
-        _restart(own)
-        wait_for(
-            lambda: kafka.consumed(bootstrap, name, name, PARTITIONS), lambda: worker.log()[-3_000:], 120
-        )
-        worker.stop()
-    finally:
-        worker.destroy()
-        producing.join(kafka.WAIT_S)
-
-    accepted = kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)
-    assert sorted(item.value or b"" for item in accepted) == sorted(
-        b"%d" % index for index in range(MESSAGES)
-    )
-
-
-def _produce(bootstrap: str, topic: str, half: threading.Event) -> None:
-    """Send in small portions, so that transactions are under way all the time."""
-    for begin in range(0, MESSAGES, PORTION):
-        for partition in range(PARTITIONS):
-            numbers = range(begin + partition, begin + PORTION, PARTITIONS)
-            group = kafka.at_home(partition, PARTITIONS)
-            kafka.send(
-                bootstrap,
-                topic,
-                [Sent(b"%d" % number, group, b"%d" % number) for number in numbers],
-                partition,
-            )
-        if begin >= MESSAGES // 2:
-            half.set()
-
-
-def _refused_lanes(worker: WorkerProcess) -> int:
-    _, health = worker.health()
-    return sum(
-        TransactionVersionError.__name__ in (value["reason"] or "")
-        for value in health.get("lanes", {}).values()
-    )

@@ -102,35 +102,6 @@ async def test_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
     assert (found[scene.alone], alone) == ([], ("open", ""))
 
 
-async def test_grown_while_lanes_run(bootstrap: str, scene: Scene) -> None:
-    """A lane that began with the old count stops, as groups of the other address would move."""
-    await scene.feed(bootstrap, kafka.Sent(b"1", b"g"))
-    kafka.grow_topic(bootstrap, f"{scene.payments}.accepted", 2)
-    await scene.lanes.check_topics()
-    await scene.until(scene.transfers, "refused")
-    (fault,) = (await topics.examine(scene.settings)).by_address[scene.transfers]
-
-    assert scene.state(scene.transfers) == ("refused", fault)
-    assert fault.startswith(f"{scene.payments}.accepted has 2 partitions, it had 1 when its lanes began: ")
-    assert scene.state(scene.alone) == ("open", "")
-
-
-async def test_made_smaller_while_lanes_run(bootstrap: str, scene: Scene) -> None:
-    """Lanes follow the new size: a part that does not fit goes to quarantine and stops nothing."""
-    accepted = f"{scene.payments}.accepted"
-    (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.transfers}-0"]
-    kafka.alter_topic(bootstrap, accepted, "max.message.bytes", "500")
-    await scene.lanes.check_topics()
-    await until(lambda: lane.counts["retries"] == 1, lambda: f"{lane.state}: {lane.reason}")
-    reason = lane.reason
-    await scene.until(scene.transfers, "open")
-    (note,) = [note for note in (await topics.examine(scene.settings)).notes if "transactions" in note]
-
-    assert reason == f"max.message.bytes has changed: {accepted} takes 500 bytes now"
-    assert f"{accepted} (accepted topic of {scene.payments}) has max.message.bytes=500" in note
-    assert scene.state(scene.alone) == ("open", "")
-
-
 async def test_missing_at_the_opening(bootstrap: str, scene: Scene) -> None:
     """Addresses that need a missing topic wait and report it; when it comes back, all resume by themselves."""
     accepted = f"{scene.payments}.accepted"

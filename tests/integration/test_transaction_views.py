@@ -90,27 +90,6 @@ def test_metrics(seen: Seen) -> None:
         assert line in seen.metrics.splitlines(), f"{line} is missing in\n{seen.metrics}"
 
 
-def test_health(seen: Seen) -> None:
-    names = ("accepted", "duplicates", "unchecked", "quarantined")
-
-    assert [seen.lane[f"transactions_{name}"] for name in names] == [1, 1, 1, 4]
-    assert seen.lane["parts"] == {OURS: 1, OTHER: 3}
-
-
-def test_quarantine_names_the_part(seen: Seen) -> None:
-    got = seen.running.read(f"{OURS}.quarantine")
-    reasons = [(dict(item.headers)["_RF_REASON"] or b"").decode() for item in got]
-
-    assert [item.source for item in got] == [f"{OURS}/0/{number}" for number in (4, 5, 6, 7)]
-    assert [item.value for item in got] == [record.value for record in RECORDS[4:]]
-    assert reasons[0].startswith("part 2/2: ")
-    assert reasons[0].endswith(f"bytes, {OTHER}.accepted takes max.message.bytes = {BYTES_MAX}")
-    assert reasons[1].startswith(f"part 1/1: address 'nobody' is not in transaction_addresses of {OURS}: ")
-    assert reasons[2].startswith("part 3/3: unknown name 'amount': known are ")
-    assert reasons[3] == "_RF_TX is 'json/9': this version reads json/1"
-    assert f"lane {OURS}-0: {OURS}/0/4 goes to quarantine: {reasons[0]}" in seen.log
-
-
 def _find(seen: Seen, address: str, identifier: str, *more: str) -> tuple[int, Any, str]:
     done = run_verb(
         "rings", "find", address, identifier, *more, "--json", "--config", str(seen.config), check=False
@@ -133,33 +112,3 @@ def test_ids_of_parts_are_found(seen: Seen) -> None:
     # Refused and ignored transactions have left nothing.
     for identifier, more in (("9", ["--of", OTHER]), ("U", []), ("V", []), ("W", [])):
         assert _find(seen, OURS, identifier, *more)[0] == 1
-
-
-def test_of_what_address(seen: Seen) -> None:
-    """An unknown address is an error; for an address that transactions cannot reach, a note reports it."""
-    code, _, said = _find(seen, OURS, "7", "--of", "nobody")
-
-    assert code == 2
-    assert f"unknown address 'nobody': the configuration has {OURS}, {OTHER}" in said
-
-    code, found, said = _find(seen, OTHER, "7", "--of", OURS)
-
-    assert (code, found["known"]) == (1, False)
-    assert said.startswith(f"note   {OURS} is not in transaction_addresses of {OTHER}: ")
-
-    done = run_verb("rings", "find", OURS, "8", "--config", str(seen.config), check=False)
-
-    assert done.returncode == 1
-    assert done.stdout.endswith(f"IDs of parts for other addresses are separate: --of {OTHER}\n")
-
-
-def test_rings_show_whose_ids(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest ID is shown as a plain message's, and the newest as a part's."""
-    done = run_verb("rings", "show", OURS, "--json", "--config", str(seen.config))
-    (ring,) = json.loads(done.stdout)["addresses"][OURS]
-    monkeypatch.setenv("COLUMNS", "200")
-    table = run_verb("rings", "show", OURS, "--config", str(seen.config)).stdout
-
-    assert (ring["size"], ring["oldest"]["id"], ring["oldest"]["of"]) == (5, "7", None)
-    assert (ring["newest"]["id"], ring["newest"]["of"]) == ("8", OTHER)
-    assert f"8 (of {OTHER})" in table

@@ -16,12 +16,10 @@ import pytest
 
 import native
 from tests.support import kafka
-from tests.support.checkout import ROOT, clone, unpacked_archive
+from tests.support.checkout import ROOT, clone
 from tests.support.kafka import Sent
 from tests.support.worker import wait_for
 
-PYTABLES = ROOT / "tests" / "support" / "pytables.lock"
-"""Packages that PyTables needs beside those of the tests."""
 OURS = {"agents", "app", "conf", "native", "reconcile", "tables"}
 """Top-level names of the application."""
 FOREIGN = OURS | {"faust", "mode", "pyspark", "rocksdict", "rich", "jinja2", "matplotlib"}
@@ -81,19 +79,6 @@ def test_reproducible(wheels: dict[str, Path], tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.long
-def test_from_an_archive(wheels: dict[str, Path], tmp_path: Path) -> None:
-    """An archive without a repository gives the same bytes, also after builds and inside another project's repository."""
-    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
-    tree = unpacked_archive(tmp_path / "tree")
-    for name in ("native/_core.abi3.so", "build/lib/app/old.py", "app/__pycache__/old.pyc", "dist/old.whl"):
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_text("left by an earlier build")
-
-    assert not (tree / ".git").exists()
-    assert _contents(_built(tree)) == _contents(wheels)
-
-
-@pytest.mark.long
 def test_into_an_empty_environment(wheels: dict[str, Path], tmp_path: Path) -> None:
     """All that is declared is there with the packages of the workers' image, and Spark is reported as missing."""
     venv.create(tmp_path / "empty", with_pip=False)
@@ -129,9 +114,13 @@ def test_into_an_empty_environment(wheels: dict[str, Path], tmp_path: Path) -> N
     assert (code, "pip install 'ringfence[reconcile]'" in text) == (2, True), text
 
 
-def _names(wheel: Path) -> set[str]:
+def _files(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as opened:
-        return {name.split("/")[0] for name in opened.namelist() if ".dist-info/" not in name}
+        return {name for name in opened.namelist() if ".dist-info/" not in name}
+
+
+def _names(wheel: Path) -> set[str]:
+    return {name.split("/")[0] for name in _files(wheel)}
 
 
 def _metadata(wheel: Path, key: str) -> list[str]:
@@ -145,23 +134,21 @@ def test_top_level_names(wheels: dict[str, Path]) -> None:
     """The client takes only its own two names, with type information; the application brings the rest, and requires the client."""
     assert _names(wheels["ringfence_client"]) == {"ringfence_client", "ringfence_kafka"}
     assert _names(wheels["ringfence"]) == OURS
-    with zipfile.ZipFile(wheels["ringfence_client"]) as opened:
-        assert {"ringfence_client/py.typed", "ringfence_kafka/py.typed"} <= set(opened.namelist())
-    with zipfile.ZipFile(wheels["ringfence"]) as opened:
-        assert {"conf/ringfence.toml", "conf/ringfence.schema.json", "reconcile/page/page.html"} <= set(
-            opened.namelist()
-        )
+    typed = {"ringfence_client/py.typed", "ringfence_kafka/py.typed"}
+    assert typed <= _files(wheels["ringfence_client"])
+    data = {"conf/ringfence.toml", "conf/ringfence.schema.json", "reconcile/page/page.html"}
+    assert data <= _files(wheels["ringfence"])
     [version] = _metadata(wheels["ringfence_client"], "Version")
     assert f"ringfence-client=={version}" in _metadata(wheels["ringfence"], "Requires-Dist")
 
 
 def test_native_core(wheels: dict[str, Path], tmp_path: Path) -> None:
     """The core is in the application's wheel, for all versions from 3.11 on. Without a compiler the wheel is pure, and whole."""
-    with zipfile.ZipFile(wheels["ringfence"]) as opened:
-        found = {name for name in opened.namelist() if name.startswith("native/")}
     pure = _built(clone(tmp_path / "tree"), compiler="false")["ringfence"]
-    with zipfile.ZipFile(pure) as opened:
-        without = {name for name in opened.namelist() if name.startswith("native/")}
+    found, without = (
+        {name for name in _files(wheel) if name.startswith("native/")}
+        for wheel in (wheels["ringfence"], pure)
+    )
 
     names = {"__init__.py", "__main__.py", "_core.pyi", "records.py", "sources.py"}
     assert without == {f"native/{name}" for name in names}
@@ -197,11 +184,7 @@ def test_native_core_in_later_versions(minor: int, wheels: dict[str, Path], tmp_
 
 
 def test_every_module_is_in_a_wheel(wheels: dict[str, Path]) -> None:
-    with (
-        zipfile.ZipFile(wheels["ringfence_client"]) as client,
-        zipfile.ZipFile(wheels["ringfence"]) as application,
-    ):
-        packed = {*client.namelist(), *application.namelist()}
+    packed = _files(wheels["ringfence_client"]) | _files(wheels["ringfence"])
     packages = OURS | {"ringfence_client", "ringfence_kafka"}
     tree = wheels["ringfence"].parents[1]
     modules = {str(path.relative_to(tree)) for package in packages for path in (tree / package).rglob("*.py")}
@@ -331,36 +314,3 @@ def test_in_a_project_with_packages_of_the_same_names(
         cwd=project,
     )
     assert "No module named 'reconcile'" in without.stderr
-
-
-@pytest.mark.long
-def test_beside_pytables(bootstrap: str, tmp_path: Path, wheels: dict[str, Path]) -> None:
-    """PyTables' package, which is called tables, is unchanged beside the client, and handlers use it."""
-    name = kafka.unique("wheels")
-    programs = _environment(tmp_path / "environment", wheels["ringfence_client"])
-    subprocess.run(
-        [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--quiet", "--disable-pip-version-check",
-         "--no-deps", "--require-hashes", "--requirement", str(PYTABLES)],
-        check=True, timeout=300,
-    )  # fmt: skip
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "orders.py").write_text(
-        "import tables\n"
-        "def handle(message):\n"
-        f"    with tables.open_file({str(tmp_path / 'handled')!r}, 'w') as file:\n"
-        "        file.create_array('/', 'values', [int(message.value)])\n"
-    )
-    with _consuming(programs, project, tmp_path / "log", bootstrap, name, "orders:handle", b"7"):
-        wait_for((tmp_path / "handled").exists, (tmp_path / "log").read_text)
-
-    read = f"import tables; print(tables.open_file({str(tmp_path / 'handled')!r}).root.values[0])"
-    shown = subprocess.run(
-        [programs / "python", "-c", read],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-        cwd=project,
-    )
-    assert shown.stdout == "7\n"

@@ -1,9 +1,7 @@
 """The project's files and copies of them, from a repository or from an unpacked archive."""
 
-import io
 import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 from typing import Final
 
@@ -48,14 +46,4 @@ def clone(folder: Path, umask: int = -1) -> Path:
     if not IS_REPOSITORY:
         return Path(shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_LEFTOVERS)))
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True, umask=umask)
-    return folder
-
-
-def unpacked_archive(folder: Path) -> Path:
-    """Fill a new folder with the last commit as ``git archive`` writes it, so without a repository."""
-    if not IS_REPOSITORY:
-        return clone(folder)
-    made = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
-    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
-        archive.extractall(folder, filter="data")
     return folder

@@ -1,11 +1,11 @@
 """Transactions that producers write, and addresses whose transactions are sent, awaited and judged."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.harness.checker.check import check
 from tests.harness.checker.findings import Finding
@@ -16,6 +16,8 @@ from tests.support.kafka import WAIT_S, Got, Sent
 from tests.support.worker import wait_for
 
 Part = dict[str, Any]
+CAPACITY = 20_000
+"""IDs that a ring keeps, which is the default."""
 
 
 def part(address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str) -> Part:
@@ -45,14 +47,6 @@ def enveloped(
     return Sent(known, key, value, (("_RF_TX", b"json/1"), *more.items()), timestamp)
 
 
-def scatter(bootstrap: str, topic: str, records: Iterable[Sent]) -> None:
-    """Send as librdkafka does without a given partition: null keys go anywhere."""
-    producer = Producer({"bootstrap.servers": bootstrap, "sticky.partitioning.linger.ms": 0})
-    for record in records:
-        kafka.produce(producer, topic, record, -1)
-        assert producer.flush(WAIT_S) == 0
-
-
 @dataclass
 class Addresses:
     """The addresses of one application."""
@@ -60,24 +54,14 @@ class Addresses:
     bootstrap: str
     app_id: str
     partitions: dict[str, int]
-    home: Callable[[bytes, int], int]
     others: dict[str, list[str]] = field(default_factory=dict)
     """By address, the addresses that parts of its transactions may go to."""
-    targets: dict[str, Target] = field(default_factory=dict)
-    """Targets whose rules are not the default ones."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """Partition counts of accepted topics that differ from their input's."""
-    lanes: dict[str, int] = field(default_factory=dict)
-    """Lanes of the addresses that set them."""
     divert: frozenset[str] = frozenset()
-    capacity: int = 20_000
 
-    def settle(self, otherwise: Callable[[], str]) -> None:
-        """Wait until the lanes have committed all that is there, forwarded records included."""
-        topics = dict(self.partitions)
-        for name, count in self.partitions.items():
-            if (lanes := self.lanes.get(name, count)) > 1 or name not in self.lanes:
-                topics[f"{self.app_id}-{name}-forward"] = lanes
+    def settle(self, otherwise: Callable[[], str], *names: str) -> None:
+        """Wait until the lanes, by default of all addresses, have committed all that is there, forwarded records included."""
+        topics = {name: self.partitions[name] for name in names or self.partitions}
+        topics |= {f"{self.app_id}-{name}-forward": count for name, count in topics.items()}
         seen: dict[str, tuple[list[int], list[int]]] = {}
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
 
@@ -104,9 +88,7 @@ class Addresses:
             consumer.close()
 
     def accepted(self, name: str) -> list[Got]:
-        return kafka.read_all(
-            self.bootstrap, f"{name}.accepted", self.counts.get(name, self.partitions[name])
-        )
+        return self.read(name, "accepted")
 
     def read(self, name: str, kind: str) -> list[Got]:
         """Return the records of another topic of an address."""
@@ -122,17 +104,14 @@ class Addresses:
 
     def _history(self, name: str) -> History:
         count = self.partitions[name]
-        own = self.targets.get(name, Target(""))
         return History(
-            name, count, self.capacity, lambda key: self.home(key, count),
+            name, count, CAPACITY, lambda key: kafka.home(key, count),
             inputs=_records(name, kafka.read_all(self.bootstrap, name, count)),
             accepted=_records(f"{name}.accepted", self.accepted(name)),
             diverted=_records(f"{name}.duplicates", self.read(name, "duplicates")) if name in self.divert else [],
             quarantined=_records(f"{name}.quarantine", self.read(name, "quarantine")),
-            lanes=self.lanes.get(name, 0), divert=name in self.divert, id_of=own.id_of, group_of=own.group_of,
-            others={
-                other: self.targets.get(other, Target(f"{other}.accepted")) for other in self.others.get(name, [])
-            },
+            divert=name in self.divert,
+            others={other: Target(f"{other}.accepted") for other in self.others.get(name, [])},
         )  # fmt: skip
 
 
