@@ -526,6 +526,22 @@ async def test_record_of_a_later_version_in_the_changelog(lane_of: Callable[...,
         await lane_of(log).open()
 
 
+@both_kinds
+def test_older_acceptance_does_not_apply(store: Store, resident: bool) -> None:
+    """A slot keeps its newest occupant, and an ID its newest acceptance, whatever the order of the records and restores."""
+    log = Log(5)
+    newer, older, elsewhere = _slot(5, 8, ALPHABET[0]), _slot(5, 3, ALPHABET[1]), _slot(4, 3, ALPHABET[0])
+    log.ring = Ring(5, 9, 0)
+    for records in ([newer, older], [older, elsewhere]):
+        for record in records:
+            log.append(*record)
+        log.transact("")
+        restore = restored(log, store, resident=resident)
+
+    assert dict(store.slots()) == dict([newer, elsewhere])
+    assert known(make_ring(5, restore, None if resident else _index(store, 5))) == "a"
+
+
 def _persist(
     store: Store, index: StoredIndex, first_sequence: int, letters: str, live_from: int | None = None
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from agents.batch.batch import FetchedBatch
 from agents.lane.cursor import Cursor
+from ringfence_kafka.errors import InvariantError
 from ringfence_kafka.producer.transactional import FencedError
 from tests.support.cluster_double import ClusterDouble
 
@@ -51,3 +52,13 @@ async def test_processed_by_another_owner_and_deleted(caplog: pytest.LogCaptureF
         await cursor.admit(BATCH, cluster, ownership)
     assert cursor.gap_records == 0
     assert "GAP" not in caplog.text
+
+
+def test_a_position_never_goes_back() -> None:
+    """A position that goes back is a defect of Ringfence: nothing would be fetched again, and the lower one would be committed."""
+    cursor = Cursor("orders-0", "orders", 0, 7, "id", 7)
+    cursor.done(9)
+
+    with pytest.raises(InvariantError, match="orders 0 is done up to 8 and was up to 9"):
+        cursor.done(8)
+    assert cursor.next == 9

@@ -18,23 +18,22 @@ def test_made_once_for_all(tmp_path: Path) -> None:
         made.append(folder)
         rocks_folder._make_empty(folder)
 
-    empty = EmptyStore(make)
-    for name in ("a", "b", "c"):
+    empty, names = EmptyStore(make), ("a", "b", "c")
+    for name in names:
         (tmp_path / name).mkdir()
         empty.copy_to(tmp_path / name)
-    stores = [Store(tmp_path / name) for name in ("a", "b", "c")]
-    for number, item in enumerate(stores):
-        item._db[b"key"] = b"%d" % number
-        item.close()
-    again = [Store(tmp_path / name) for name in ("a", "b", "c")]
-    found = [store._db[b"key"] for store in again]
-    for entry in again:
-        entry.close()
+    for name in names:
+        store = Store(tmp_path / name)
+        store._db[b"key"] = name.encode()
+        store.close()
+    for name in names:
+        store = Store(tmp_path / name)
+        assert store._db[b"key"] == name.encode()
+        store.close()
 
     assert len(made) == 1
     assert not made[0].exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
-    assert found == [b"0", b"1", b"2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == list(names)
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:

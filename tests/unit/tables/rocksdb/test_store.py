@@ -164,13 +164,17 @@ def test_read_only(store: Store, tmp_path: Path) -> None:
         Store(tmp_path / "orders-1", read_only=True)
 
 
-def test_create_afresh(store: Store) -> None:
-    """A store that is created afresh is empty and works, whatever its folder held."""
-    _put(store, 3)
-    store.close()
-    (store.path / "CURRENT").write_bytes(b"garbage")
+@pytest.mark.parametrize("damaged", [True, False])
+def test_create_afresh(tmp_path: Path, damaged: bool) -> None:
+    """A store that is created afresh is empty and works, whatever its folder held, or if there is none."""
+    path = tmp_path / "orders-0"
+    if damaged:
+        store = Store(path)
+        _put(store, 3)
+        store.close()
+        (path / "CURRENT").write_bytes(b"garbage")
 
-    afresh = Store.create_afresh(store.path)
+    afresh = Store.create_afresh(path)
 
     assert afresh.state() is None
     assert _sequences(afresh) == []
