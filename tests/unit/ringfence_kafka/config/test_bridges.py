@@ -124,6 +124,13 @@ def test_one_cluster_for_two_members() -> None:
     assert "have the same bootstrap_servers" in _fault(_connection(members=members))
 
 
+def test_duplicate_names() -> None:
+    """Two bridges of one name would share a group, and each other's hops."""
+    bridges = [*_bridge()["bridges"], *_bridge(source_topic="other")["bridges"]]
+
+    assert "'to-paris' is listed 2 times" in _fault({"bridges": bridges})
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
@@ -149,6 +156,7 @@ def test_one_cluster_for_two_members() -> None:
             },
             "at most 2000 fit beside an offset",
         ),
+        ({"addresses": ["y" * 201]}, "it has 201 characters"),
         ({"addresses": ["or ders"]}, "addresses: 'or ders' cannot be an address: use letters"),
         ({"target": "x/{address}"}, "target = 'x/{address}': 'x/orders-a' cannot be an address: use letters"),
         ({"target": "{adress}"}, "only {address} is replaced"),

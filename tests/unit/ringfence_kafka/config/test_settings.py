@@ -1,5 +1,6 @@
 import re
 import socket
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,7 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
         ("partitions", 2.0, "must be a whole number, 1 to 100,000"),
         ("app.id", 4, "must be text in quotes"),
         ("duplicate_id_headers", "X", "must be a list"),
+        ("addresses", 3, "must be a list"),
         ("kafka", 3, "must be a table"),
         ("id_max_age", True, "must be a number, 0 or more seconds"),
         ("persist_id_cache", 1, "must be true or false"),
@@ -535,30 +537,22 @@ def test_no_file_that_can_be_read(file: Path, content: bytes | str | None, expec
 
 
 @pytest.mark.parametrize(
-    ("variable", "raw", "place", "expected"),
+    ("key", "raw", "expected"),
     [
-        ("RINGFENCE_KAFKA__BOOTSTRAP_SERVERS", "a:1,b:2", ("kafka", "bootstrap_servers"), "a:1,b:2"),
-        ("RINGFENCE_APP__ID", '"quoted"', ("app", "id"), "quoted"),
-        ("RINGFENCE_APP__INSTANCE", "", ("app", "instance"), ""),
-        ("RINGFENCE_APP__WEB_PORT", "7000", ("app", "web_port"), 7000),
-        (
-            "RINGFENCE_ADDRESS_DEFAULTS__DUPLICATE_ID_HEADERS",
-            '["A", "B"]',
-            ("address_defaults", "duplicate_id_headers"),
-            ("A", "B"),
-        ),
+        ("kafka.bootstrap_servers", "a:1,b:2", "a:1,b:2"),
+        ("app.id", '"quoted"', "quoted"),
+        ("app.instance", "", ""),
+        ("app.web_port", "7000", 7000),
+        ("address_defaults.duplicate_id_headers", '["A", "B"]', ("A", "B")),
     ],
 )
-def test_environment_sets_a_key(
-    file: Path, variable: str, raw: str, place: tuple[str, str], expected: object
-) -> None:
+def test_environment_sets_a_key(file: Path, key: str, raw: str, expected: object) -> None:
     """A variable sets a key of each section: bare strings, quoted strings, numbers, lists."""
     file.write_text("")
 
-    settings = load(file, {variable: raw, "PATH": "/bin"})
+    settings = load(file, {f"RINGFENCE_{key.upper().replace('.', '__')}": raw, "PATH": "/bin"})
 
-    section, key = place
-    assert getattr(getattr(settings, section), key) == expected
+    assert attrgetter(key)(settings) == expected
 
 
 def test_environment_over_the_file(file: Path) -> None:

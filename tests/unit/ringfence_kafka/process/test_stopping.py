@@ -69,12 +69,43 @@ def _ended(body: str, signals: Sequence[int], *before: str) -> tuple[int, list[s
         return _rest(process)
 
 
+ERROR = """
+try:
+    ready(); wait()
+except BaseException:
+    raise ConnectionError("the JVM is gone")
+"""
+STARTED = """
+with stop.held():
+    ready(); wait(lambda: stop.number is not None)
+    stop.ends(lambda: told("the new one"), lambda: None)
+told("not reached")
+"""
+PYSPARK = """
+signal.signal(signal.SIGINT, lambda *_: told("theirs"))
+stop.reinstall()
+ready(); wait()
+"""
+
+
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("body", "number", "code", "told"),
+    [
+        ("ready(); wait()", signal.SIGINT, 130, ["softly"]),
+        ("ready(); wait()", signal.SIGTERM, 143, ["softly"]),
+        ("ready(); wait()", signal.SIGHUP, 129, ["softly"]),
+        (ERROR, signal.SIGINT, 130, ["softly"]),
+        (STARTED, signal.SIGTERM, 143, ["softly", "the new one"]),
+        (PYSPARK, signal.SIGINT, 130, ["softly"]),
+    ],
 )
-def test_a_signal_unwinds(number: int, code: int) -> None:
-    """The work is asked to end, and the exit code is the shell's."""
-    assert _ended("ready(); wait()", [number]) == (code, ["softly", "unwound"], "")
+def test_a_signal_unwinds(body: str, number: int, code: int, told: list[str]) -> None:
+    """The work is asked to end, and the exit code is the shell's.
+
+    An error is then the signal's consequence, a process that is being started is registered before the signal is heeded,
+    and handlers of PySpark are replaced.
+    """
+    assert _ended(body, [number]) == (code, [*told, "unwound"], "")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -94,41 +125,6 @@ except BaseException:
         process.send_signal(number)
 
         assert _rest(process) == (code, ["surely"], "")
-
-
-def test_an_error_after_a_signal_is_its_consequence() -> None:
-    """An error after a signal is its consequence, so no trace of a lost JVM is printed."""
-    body = """
-try:
-    ready(); wait()
-except BaseException:
-    raise ConnectionError("the JVM is gone")
-"""
-
-    assert _ended(body, [signal.SIGINT]) == (130, ["softly", "unwound"], "")
-
-
-def test_a_held_signal_waits() -> None:
-    """A process that is being started is registered before the signal is heeded."""
-    body = """
-with stop.held():
-    ready(); wait(lambda: stop.number is not None)
-    stop.ends(lambda: told("the new one"), lambda: None)
-told("not reached")
-"""
-
-    assert _ended(body, [signal.SIGTERM]) == (143, ["softly", "the new one", "unwound"], "")
-
-
-def test_handlers_of_others() -> None:
-    """Handlers that PySpark sets are replaced by Ringfence's."""
-    body = """
-signal.signal(signal.SIGINT, lambda *_: told("theirs"))
-stop.reinstall()
-ready(); wait()
-"""
-
-    assert _ended(body, [signal.SIGINT]) == (130, ["softly", "unwound"], "")
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

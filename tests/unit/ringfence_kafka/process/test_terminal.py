@@ -68,6 +68,7 @@ def test_names_are_nobodys_commands(name: str, capsys: pytest.CaptureFixture[str
     ("timestamp_ms", "shown"),
     [
         (1_700_000_000_007, "2023-11-14 22:13:20.007 UTC"),
+        (-1, "-"),
         (-2, "1969-12-31 23:59:59.998 UTC"),
         (1_700_000_000_000_000, "1700000000000000 ms"),
         (-(2**63), "-9223372036854775808 ms"),

@@ -69,14 +69,3 @@ def test_one_that_is_slow_for_another_reason() -> None:
     assert after_one < 2 * FIRST_S
     assert after_many == MOST_S
     assert gap.seconds < FIRST_S
-
-
-def test_it_follows_brokers_that_became_slow() -> None:
-    """The gap shrinks again some hundred transactions after brokers became slow."""
-    gap = MarkerDelay()
-    for _ in range(50):
-        gap.wrote(0.002, gap.seconds)
-    for _ in range(600):
-        gap.wrote(0.05, gap.seconds + SLACK_S)
-
-    assert gap.seconds == LEAST_S

@@ -276,6 +276,7 @@ async def test_coordinator_that_is_gone_is_looked_for() -> None:
         (PRODUCE, 120, UnknownError),
         (PRODUCE, 29, TopicAuthorizationFailedError),
         (PRODUCE, 10, TopicError),
+        (PRODUCE, 32, TopicError),
         (TXN_OFFSET_COMMIT, 47, ProducerFenced),
         (TXN_OFFSET_COMMIT, 48, InvalidTxnState),
         (END_TXN, 90, ProducerFenced),
