@@ -56,16 +56,6 @@ def test_failure_rests_then_opens_anew() -> None:
     assert (tenure.step(9), tenure.attempts) == (Action.WORK, 0)
 
 
-def test_unconfirmed_keeps_what_is_open() -> None:
-    """An unconfirmed partition stays open and is asked about again, while the group gives no answer."""
-    tenure = _held()
-    tenure.revoked()
-    tenure.assigned(SECOND)
-    tenure.failed(until=1, keeps=True)
-
-    assert (tenure.step(0.5), tenure.step(1)) == (Action.REST, Action.REGAIN)
-
-
 def _held() -> PartitionState[object]:
     tenure: PartitionState[object] = PartitionState()
     tenure.assigned(FIRST)
@@ -137,14 +127,3 @@ def test_lost_is_dropped(when: str) -> None:
         "in a rebalance": [Action.STAND, Action.STAND],
         "drained": [Action.END, Action.END],
     }.get(when, [Action.REST, Action.OPEN])
-
-
-def test_failed_with_nothing_open() -> None:
-    """A failure without an open partition leaves nothing to drop, then or later."""
-    tenure: PartitionState[object] = PartitionState()
-    tenure.assigned(FIRST)
-    tenure.failed(until=1)
-
-    assert tenure.step(1) is Action.OPEN
-    tenure.confirmed(FIRST)
-    assert tenure.step(1) is Action.WORK
