@@ -7,11 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import (
-    KafkaConnectionError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-)
+from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
 from ringfence_kafka.admin import topic_ids
 from ringfence_kafka.admin.topic_ids import IdentityQuestions, TopicIdentity

@@ -52,14 +52,9 @@ def _consumer(answer: Any) -> Any:
             raise answer
         return answer
 
+    sizes = {"_fetch_max_bytes": MOST, "_max_partition_fetch_bytes": PARTITION_MOST}
     client = SimpleNamespace(send=send, _request_timeout_ms=10_000)
-    fetcher = SimpleNamespace(_fetch_max_bytes=MOST, _max_partition_fetch_bytes=PARTITION_MOST)
-    return SimpleNamespace(
-        _client=client,
-        _fetcher=fetcher,
-        _fetch_max_bytes=MOST,
-        _max_partition_fetch_bytes=PARTITION_MOST,
-    )
+    return SimpleNamespace(_client=client, _fetcher=SimpleNamespace(**sizes), **sizes)
 
 
 async def test_fetches_that_come_too_late() -> None:

@@ -49,13 +49,7 @@ def test_target_by_patterns() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "tables",
-    [
-        _bridge(),
-        _connection(addresses=["orders"]) | {"addresses": []},
-    ],
-)
+@pytest.mark.parametrize("tables", [_bridge(), _connection(addresses=["orders"]) | {"addresses": []}])
 def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
     """An address elsewhere is checked with the defaults before anything starts."""
     expected = "its address 'orders' has default_group = 'none' has no effect without group_header"

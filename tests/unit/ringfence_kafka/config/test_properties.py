@@ -157,10 +157,7 @@ def test_refused(properties: dict[str, Any], complaint: str) -> None:
     [
         ("group.id=mine", "group.id: app.id is the workers' group"),
         ("=x", "line 1 is not a property"),
-        (
-            "ssl.truststore.location=a.jks\nssl.truststore.password=b",
-            "a truststore of type JKS is Java's own",
-        ),
+        ("ssl.truststore.location=a.jks\nssl.truststore.password=b", "truststore of type JKS is Java's"),
         (
             "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",
             "no login that Ringfence knows",

@@ -586,11 +586,7 @@ def test_environment_over_the_file(file: Path) -> None:
         ),
         ("app = 3\n", {"RINGFENCE_APP__ID": "x"}, ": app = 3: must be a table"),
         *(
-            (
-                "",
-                {variable: "x"},
-                f"environment: {variable} {NO_SETTING}",
-            )
+            ("", {variable: "x"}, f"environment: {variable} {NO_SETTING}")
             for variable in ("RINGFENCE_KAFKAA__BOOTSTRAP_SERVERS", "RINGFENCE_ADDRESSES__NAME")
         ),
     ],

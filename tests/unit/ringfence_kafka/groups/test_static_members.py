@@ -88,11 +88,7 @@ class Admin:
 
 @pytest.mark.parametrize(
     ("name", "topics", "outdated"),
-    [
-        ("orders-0", ("b", "a"), False),
-        ("orders-0", ("a",), True),
-        ("orders-1", ("a",), False),
-    ],
+    [("orders-0", ("b", "a"), False), ("orders-0", ("a",), True), ("orders-1", ("a",), False)],
 )
 async def test_a_predecessor_with_other_topics_leaves(
     name: str | None, topics: tuple[str, ...], outdated: bool

@@ -46,5 +46,4 @@ def test_each_of_the_three(
 def test_a_foreign_host() -> None:
     """The text names the setting that allows it."""
     found = fault(host="evil.example", origin=None, site=None, content_type="application/json", names=())
-    assert found is not None
-    assert "app.web_name" in found
+    assert "app.web_name" in (found or "")

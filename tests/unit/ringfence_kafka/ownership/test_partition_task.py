@@ -88,22 +88,7 @@ async def _opened() -> _Tenant:
 
 
 async def test_newer_right_has_an_opening_begin_anew() -> None:
-    """An opening under an old assignment ends first, and begins again under the new one."""
-    tenant = _Tenant()
-    tenant.gates["open"] = asyncio.Event()
-    tenant.cleaned.clear()
-    tenant.assigned()
-    await tenant.until("open")
-    tenant.assigned()
-    await tenant.until("open is ended")
-    tenant.cleaned.set()
-    await tenant.until("open has ended", "open")
-    tenant.ended()
-    await tenant.end()
-
-
-async def test_cleaning_up_is_not_disturbed() -> None:
-    """A step that is being cancelled releases its resources, whatever events arrive meanwhile."""
+    """An opening under an old assignment releases its resources first, whatever comes meanwhile, and begins again."""
     tenant = _Tenant()
     tenant.gates["open"] = asyncio.Event()
     tenant.cleaned.clear()
@@ -111,11 +96,12 @@ async def test_cleaning_up_is_not_disturbed() -> None:
     await tenant.until("open")
     tenant.revoked()
     await tenant.until("open is ended")
-    tenant.assigned()
-    tenant.ended()
+    for told in (tenant.assigned, tenant.ended, tenant.assigned):
+        told()
     await tenant.until()
     tenant.cleaned.set()
-    await tenant.until("open has ended")
+    await tenant.until("open has ended", "open")
+    tenant.ended()
     await tenant.end()
 
 

@@ -50,19 +50,6 @@ async def test_install_and_remove() -> None:
     assert reached.at == [("after-commit", "orders-0")]
 
 
-async def test_any_lane() -> None:
-    """The lane ``*`` stands for any lane, and an action of the lane itself takes precedence."""
-    of_any, of_one = Reached(), Reached()
-    install("opening", "*", of_any)
-    install("opening", "orders-1", of_one)
-
-    for lane in ("orders-0", "orders-1"):
-        await reach("opening", lane)
-
-    assert of_any.at == [("opening", "orders-0")]
-    assert of_one.at == [("opening", "orders-1")]
-
-
 def test_unknown_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """A point that the code never reaches is refused with those that it does: a fault that never happens proves nothing."""
     expected = f"'after-comit' is no fail point: known are {', '.join(sorted(POINTS))}"

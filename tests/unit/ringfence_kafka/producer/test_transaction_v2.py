@@ -215,10 +215,7 @@ async def test_the_markers_of_one_are_written_before_the_next(
 
 
 @pytest.mark.parametrize("key", [PRODUCE, TXN_OFFSET_COMMIT, END_TXN])
-@pytest.mark.parametrize(
-    "trouble",
-    [51, 13, 14, 15, KafkaConnectionError("gone"), RequestTimedOutError()],
-)
+@pytest.mark.parametrize("trouble", [51, 13, 14, 15, KafkaConnectionError("gone"), RequestTimedOutError()])
 async def test_momentary_troubles_are_waited_out(key: int, trouble: Any) -> None:
     """A request with a momentary error is repeated, and no other one is."""
     bench = Bench()

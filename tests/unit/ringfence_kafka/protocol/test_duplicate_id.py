@@ -30,14 +30,7 @@ def test_parts_are_apart() -> None:
     assert len({_read(forms, [("a", one), ("b", other)]) for one, other in divided}) == len(divided)
 
 
-@pytest.mark.parametrize(
-    "missing",
-    [
-        [],
-        [("b", None)],
-        [("b", b"")],
-    ],
-)
+@pytest.mark.parametrize("missing", [[], [("b", None)], [("b", b"")]])
 def test_a_missing_part_is_a_missing_id(missing: Headers) -> None:
     """A part that is missing, null or empty gives no ID: the others alone are not unique."""
     ids = DuplicateIds(("header:a", "header:b"), ())

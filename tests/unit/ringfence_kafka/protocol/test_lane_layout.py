@@ -5,12 +5,7 @@ from ringfence_kafka.protocol.lane_layout import LaneLayout
 
 @pytest.mark.parametrize(
     ("lanes", "partitions", "owned"),
-    [
-        (0, 3, [[0], [1], [2]]),
-        (1, 4, [[0, 1, 2, 3]]),
-        (2, 5, [[0, 2, 4], [1, 3]]),
-        (3, 3, [[0], [1], [2]]),
-    ],
+    [(0, 3, [[0], [1], [2]]), (1, 4, [[0, 1, 2, 3]]), (2, 5, [[0, 2, 4], [1, 3]]), (3, 3, [[0], [1], [2]])],
 )
 def test_each_partition_has_one_lane(lanes: int, partitions: int, owned: list[list[int]]) -> None:
     layout = LaneLayout.of(lanes, partitions)

@@ -21,11 +21,7 @@ RESULT = RunResult(
 
 
 @pytest.mark.parametrize(
-    "result",
-    [
-        RESULT,
-        RunResult(verdict="failed", began_ms=1, ended_ms=2, error="kein Java: „17“"),
-    ],
+    "result", [RESULT, RunResult(verdict="failed", began_ms=1, ended_ms=2, error="kein Java: „17“")]
 )
 def test_it_is_read_as_it_was_written(result: RunResult) -> None:
     assert decode(encode(result)) == result
