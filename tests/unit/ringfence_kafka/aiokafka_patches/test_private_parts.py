@@ -75,16 +75,13 @@ def _inside(owner: ast.AST) -> Iterator[ast.AST]:
 
 def _private(node: ast.AST) -> tuple[str, bool]:
     """Return the private attribute that is used, and whether it is one of the object itself."""
-    if isinstance(node, ast.Attribute):
-        own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
-        return node.attr, own
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in {"getattr", "setattr"}
-    ):
-        name = node.args[1]
-        return (str(name.value), False) if isinstance(name, ast.Constant) else ("", False)
+    match node:
+        case ast.Attribute(attr=name, value=ast.Name(id="self" | "cls")):
+            return name, True
+        case ast.Attribute(attr=name):
+            return name, False
+        case ast.Call(func=ast.Name(id="getattr" | "setattr"), args=[_, ast.Constant(value=str(name)), *_]):
+            return name, False
     return "", False
 
 
@@ -92,16 +89,12 @@ def _own(owner: ast.ClassDef) -> set[str]:
     """Return the attributes that a class of ours, or a base of ours, defines itself."""
     found = {node.name for node in owner.body if isinstance(node, FUNCTIONS)}
     for node in ast.walk(owner):
-        target = node.target if isinstance(node, ast.AnnAssign) else node
-        if isinstance(target, ast.Name):
-            found.add(target.id)
-        if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store):
-            found.add(target.attr)
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name, ctx=ast.Store()):
+                found.add(name)
     for base in owner.bases:
-        base = base.value if isinstance(base, ast.Subscript) else base  # noqa: PLW2901
-        name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-        for ours in _classes(name):
-            found |= _own(ours)
+        name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
+        found.update(*(_own(ours) for ours in _classes(name)))
     return found
 
 

@@ -127,7 +127,7 @@ def test_consumers_that_are_not_heard() -> None:
 @pytest.mark.parametrize("expired", [False, True])
 def test_its_own_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture, expired: bool) -> None:
     """A server with an expired certificate warns at its start and continues, although clients reject it."""
-    times = {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY} if expired else {}
+    times: dict[str, Any] = {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY} if expired else {}
     with caplog.at_level(logging.WARNING, logger="ringfence.web"):
         assert http_auth(_app(tmp_path, **times)).context is not None
 

@@ -178,7 +178,7 @@ async def test_batches_of_one_partition_follow_one_another() -> None:
 async def test_each_transaction_has_an_epoch_of_its_own() -> None:
     """The coordinator names the epoch at the end of the last one, or another ID. Numbers of batches begin at 0 again."""
     bench = Bench()
-    states = []
+    states: list[tuple[int, int, int]] = []
     for end in (bench.way.commit, bench.way.abort, bench.way.commit):
         bench.broker.last = Producer(5, 1) if len(states) == 2 else None
         _, made = await bench.write(("orders", 0))
