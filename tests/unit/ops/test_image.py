@@ -1,5 +1,3 @@
-"""The Dockerfile and the locks of what each image has."""
-
 import re
 import shutil
 import subprocess

@@ -1,5 +1,3 @@
-"""The versions that the project states of itself."""
-
 import tomllib
 
 from tests.support.brokers.releases import VERSIONS

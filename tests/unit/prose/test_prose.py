@@ -1,5 +1,3 @@
-"""The check of prose finds hard sentences and subjects, and says where they are."""
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Counts of quarantined records at the targets of bridges; with brokers ``integration/test_bridge.py`` counts some."""
-
 import math
 import socket
 from types import SimpleNamespace

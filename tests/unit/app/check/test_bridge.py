@@ -1,5 +1,3 @@
-"""The check of two clusters, on hand-written histories: it must see each kind of fault, and none where there is none."""
-
 import pytest
 
 from app.check.bridge import HOP_HEADER, Crossing, judge

@@ -1,5 +1,3 @@
-"""The check of the chain, on hand-written histories: it must see each kind of fault, and none where there is none."""
-
 import json
 from collections.abc import Sequence
 from typing import Any

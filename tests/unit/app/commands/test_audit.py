@@ -1,5 +1,3 @@
-"""Options of ``ringfence audit`` that say what the ID is."""
-
 import pytest
 
 from app.commands.audit import _validated

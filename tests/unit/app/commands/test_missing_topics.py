@@ -1,5 +1,3 @@
-"""Verbs that cannot run because a topic is missing end with exit code 2, even if an empty result would be 1."""
-
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any

@@ -1,5 +1,3 @@
-"""The demo's display, the configuration that it writes, and a run that is too small."""
-
 import io
 import re
 import time

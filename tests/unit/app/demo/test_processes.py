@@ -1,5 +1,3 @@
-"""Children of the demo."""
-
 import signal
 import sys
 from pathlib import Path

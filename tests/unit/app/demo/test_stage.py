@@ -1,5 +1,3 @@
-"""The demos' reading of the judging programs: only a program that ran to its end has given a result."""
-
 import signal
 
 import pytest

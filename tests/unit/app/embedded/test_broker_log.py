@@ -1,5 +1,3 @@
-"""The excerpt of the embedded broker's log in its error."""
-
 from pathlib import Path
 
 from app.embedded.broker import EmbeddedBroker

@@ -1,5 +1,3 @@
-"""Ports that are chosen for a broker are kept for it."""
-
 import socket
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Properties that ``ringfence broker --property`` takes; no broker is started."""
-
 from pathlib import Path
 
 import pytest

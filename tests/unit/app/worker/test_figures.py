@@ -1,5 +1,3 @@
-"""Figures of a worker for the charts: counts of departed lanes stay, and rings are asked in turn."""
-
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any

@@ -1,5 +1,3 @@
-"""Lane metrics that a worker exposes to Prometheus."""
-
 from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any

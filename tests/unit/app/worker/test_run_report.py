@@ -1,5 +1,3 @@
-"""The link from a worker's page to the report of the last run."""
-
 import os
 from dataclasses import replace
 from pathlib import Path

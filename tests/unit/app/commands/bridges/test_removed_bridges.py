@@ -1,5 +1,3 @@
-"""Which consumer groups are of bridges that are configured no more."""
-
 import socket
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""``ringfence config``: schema, show and check, through the command line."""
-
 import json
 from pathlib import Path
 

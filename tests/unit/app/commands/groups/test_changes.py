@@ -1,5 +1,3 @@
-"""The question before messages of a group are dropped, and the limit to those messages."""
-
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""A plan against what was measured, its units, and the verb."""
-
 import json
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Whether groups wait behind dead letters."""
-
 import pytest
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 

@@ -1,5 +1,3 @@
-"""Output of the repair verbs about records and results."""
-
 import pytest
 
 from app.commands.repair import output

@@ -1,5 +1,3 @@
-"""Redrives of quarantined records, chunk by chunk."""
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,5 +1,3 @@
-"""The content of refused records, and the selection of records by a verb."""
-
 import json
 from collections.abc import Callable, Sequence
 from hashlib import blake2b

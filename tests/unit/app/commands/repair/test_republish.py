@@ -1,5 +1,3 @@
-"""Redriving a quarantined record: its destination, and the prediction of another refusal."""
-
 import json
 from typing import Any
 

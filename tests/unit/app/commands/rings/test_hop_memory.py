@@ -1,5 +1,3 @@
-"""The hops shown by ``rings show`` and ``find``: those that the lanes of this configuration know."""
-
 from typing import Any
 
 import pytest

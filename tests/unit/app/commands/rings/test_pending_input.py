@@ -1,5 +1,3 @@
-"""The begin of the input that a lane has not judged."""
-
 import pytest
 
 from app.commands.rings.pending_input import unjudged_from

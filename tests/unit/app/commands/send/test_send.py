@@ -1,5 +1,3 @@
-"""Reading a line of ``ringfence send``."""
-
 import json
 from pathlib import Path
 from typing import Any, cast

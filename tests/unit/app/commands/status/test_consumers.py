@@ -1,5 +1,3 @@
-"""Status findings about consumer groups, from the progress topic, the coordinator and the holders."""
-
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any

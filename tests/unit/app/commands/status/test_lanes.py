@@ -1,5 +1,3 @@
-"""Lanes of several partitions in ``status``."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Which growths of an address there can be."""
-
 import pytest
 
 from app.commands.topics.growth_plan import (

@@ -1,5 +1,3 @@
-"""How long brokers are left alone, by what transactions take."""
-
 import pytest
 
 from app.worker.fetch.fetch_interval import TOOK_MAX_S, TOOK_MIN_S, FetchInterval

@@ -1,5 +1,3 @@
-"""When brokers are asked for records."""
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Which worker gets which lanes."""
-
 from app.worker.membership.lane_assignment import Joined, LaneTopics, deal, units_of
 
 PAIR = LaneTopics("in", "forward")

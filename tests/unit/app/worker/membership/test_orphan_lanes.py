@@ -1,5 +1,3 @@
-"""Reactions of a worker to lanes that the group has assigned to nobody."""
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast

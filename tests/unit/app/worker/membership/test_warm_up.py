@@ -1,5 +1,3 @@
-"""Restoring before a worker joins its group."""
-
 import asyncio
 import itertools
 from pathlib import Path
