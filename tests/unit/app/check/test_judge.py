@@ -105,8 +105,9 @@ def test_changed(wrong: dict[str, object]) -> None:
 def test_phantom() -> None:
     """An output that names no input, a wrong one or two does not count as an acceptance."""
     first, second, third = _outputs(FIRST, SECOND, THIRD)
-    wrong: list[bytes | None] = [b"orders/0/99", b"payments/0/1", b"orders/0", b"orders/0/x", b"\xff", None]
-    for sources in ([], *([source] for source in wrong), [b"orders/0/1", b"orders/0/1"]):
+    wrong = (b"orders/0/99", b"payments/0/1", b"orders/0", b"orders/0/x", b"\xff", None)
+    cases: list[list[bytes | None]] = [[], *([source] for source in wrong), [b"orders/0/1"] * 2]
+    for sources in cases:
         named = [(SOURCE_HEADER, source) for source in sources]
         outputs = [first, second._replace(headers=(*SECOND.headers, *named)), third]
 

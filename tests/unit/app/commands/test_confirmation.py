@@ -8,22 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.commands import confirmation
 from app.commands.topics import grow
 from app.commands.topics.growth_plan import Growth, Work
 from tests.support.terminal import Keyboard, entered
-
-
-def test_no_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verb continues only after a yes; a script, or ``--yes``, is not asked."""
-    monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
-    with pytest.raises(confirmation.DeclinedError, match="nothing was done"):
-        confirmation.confirmed("Really?")
-    confirmation.confirmed("Really?", yes=True)
-    monkeypatch.setattr(sys, "stdin", Keyboard("y\n"))
-    confirmation.confirmed("Really?")
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    confirmation.confirmed("Really?")
 
 
 def test_rings_clear_asks(
@@ -41,13 +28,20 @@ def test_rings_clear_asks(
 
 
 @pytest.mark.parametrize(
-    ("options", "answer", "code"),
-    [([], "n\n", 1), ([], "y\n", 0), (["--yes"], "", 0), (["--dry-run"], "", 0)],
+    ("options", "typed", "code", "asked"),
+    [
+        ([], Keyboard("n\n"), 1, True),
+        ([], Keyboard("y\n"), 0, True),
+        (["--yes"], Keyboard("n\n"), 0, False),
+        (["--dry-run"], Keyboard("n\n"), 0, False),
+        ([], io.StringIO(), 0, False),  # a script
+    ],
 )
 def test_topics_grow_asks(
     options: list[str],
-    answer: str,
+    typed: io.StringIO,
     code: int,
+    asked: bool,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -70,8 +64,8 @@ def test_topics_grow_asks(
     monkeypatch.setattr(grow, "Cluster", lambda *_: contextlib.nullcontext())
     config = tmp_path / "ringfence.toml"
     config.write_text('[[addresses]]\nname = "orders"\n')
-    monkeypatch.setattr(sys, "stdin", Keyboard(answer))
+    monkeypatch.setattr(sys, "stdin", typed)
 
     assert entered("topics", "grow", "orders", "--partitions", "8", *options, "--config", str(config)) == code
-    assert ("Give orders 8 partitions, where it has 4" in capsys.readouterr().err) is bool(answer)
+    assert ("Give orders 8 partitions, where it has 4" in capsys.readouterr().err) is asked
     assert bool(grown) is (code == 0 and "--dry-run" not in options)

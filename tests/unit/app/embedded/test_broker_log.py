@@ -14,23 +14,19 @@ Caused by: java.lang.ClassNotFoundException: no.such.Reporter
 """
 
 
-def test_error_before_a_long_shutdown(tmp_path: Path) -> None:
-    """The error is shown without the frames of its trace, however many lines the shutdown logs after it."""
-    after = "".join(f"2026-01-01 00:00:01,000 INFO  stopped part {number} (kafka)\n" for number in range(40))
-    (tmp_path / LOG).write_text(_ERROR + after)
+def test_what_an_error_quotes(tmp_path: Path) -> None:
+    """The error is shown without the frames of its trace, however many lines the shutdown logs after it.
 
-    shown = EmbeddedBroker(tmp_path).log_tail()
+    A log without an error is shown by its last lines.
+    """
+    broker = EmbeddedBroker(tmp_path)
+    after = [f"2026-01-01 00:00:01,000 INFO  stopped part {number} (kafka)" for number in range(40)]
+    (tmp_path / LOG).write_text(_ERROR + "\n".join(after))
 
-    assert shown.splitlines() == [
+    assert broker.log_tail().splitlines() == [
         "  2026-01-01 00:00:00,001 ERROR [BrokerServer id=1] Fatal error during startup (kafka.server.BrokerServer)",
         "  org.apache.kafka.common.KafkaException: Class no.such.Reporter cannot be found",
         "  Caused by: java.lang.ClassNotFoundException: no.such.Reporter",
     ]
-
-
-def test_no_error(tmp_path: Path) -> None:
-    """A log without an error is shown by its last lines."""
-    lines = [f"2026-01-01 00:00:01,000 INFO  part {number} (kafka)" for number in range(40)]
-    (tmp_path / LOG).write_text("\n".join(lines))
-
-    assert EmbeddedBroker(tmp_path).log_tail().splitlines() == [f"  {line}" for line in lines[-20:]]
+    (tmp_path / LOG).write_text("\n".join(after))
+    assert broker.log_tail().splitlines() == [f"  {line}" for line in after[-20:]]

@@ -17,26 +17,23 @@ QUIET = _Waiting(lag=0, nothing=True, head=None, undecided=None)
 
 
 def test_lag_is_that_of_all_partitions() -> None:
-    """Messages of any partition count; the oldest message is that of all of them."""
+    """Messages of any partition count; the oldest message is that of all of them. With an unknown one the lag is unknown.
+
+    The ring of a lane that nobody reports comes from the record of its number.
+    """
     waits = [
         _Waiting(lag=5, nothing=False, head=3.0, undecided=None),
         _Waiting(lag=2, nothing=True, head=None, undecided=70.0),
         _Waiting(lag=7, nothing=False, head=9.0, undecided=60.0),
     ]
-    lane = _lane(ORDERS, 1, [*PLACES, ("orders", 5)], "w1", {}, None, waits)
+    meta = Meta(10, 25, 20, {}, {}, "i", lanes=2)
+    lane = _lane(ORDERS, 1, [*PLACES, ("orders", 5)], "w1", {}, meta, waits)
     unknown = _lane(ORDERS, 1, PLACES, None, {}, None, [QUIET, QUIET._replace(lag=None, nothing=False)])
 
     assert (lane.lane, lane.number, lane.partitions) == ("orders-1", 1, [1, 3, 5])
     assert (lane.lag, lane.waiting, lane.head_age_seconds, lane.undecided_seconds) == (14, 12, 9.0, 70.0)
-    assert (unknown.lag, unknown.waiting, unknown.state) == (None, None, NOBODY)
-
-
-def test_ring_of_a_lane_that_nobody_reports() -> None:
-    """The ring of a lane that nobody reports comes from the record of its number."""
-    meta = Meta(10, 25, 20, {}, {}, "i", lanes=2)
-    lane = _lane(ORDERS, 1, PLACES, "w1", {}, meta, [QUIET, QUIET])
-
     assert (lane.state, lane.ring_size, lane.ring_capacity) == (UNKNOWN, 5, 10)
+    assert (unknown.lag, unknown.waiting, unknown.state) == (None, None, NOBODY)
 
 
 def test_lanes_of_a_worker() -> None:
