@@ -1,31 +1,22 @@
-"""Partitions come and go, and keep, park, drop and read again: nobody uses more memory than there is, and the books are right."""
+"""Partitions come and go, and keep, park, drop and read again: each record is there in its turn, and the books are right."""
 
 import random
 from collections import Counter
-from typing import NamedTuple
 
 import pytest
 
 from ringfence_client.window.memory_budget import GROUP_BYTES, MESSAGE_BYTES, MemoryBudget, size
 from ringfence_client.window.record_cache import RecordCache
+from tests.support.consumers.windows import Fetched
 
 STEPS = 3_000
-
-
-class Fetched(NamedTuple):
-    """Fields of a record that the memory uses."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
 
 
 class Model:
     """A partition, and the expected state of its memory."""
 
-    def __init__(self, memory: MemoryBudget) -> None:
-        self.resident = RecordCache(10_000, memory)
+    def __init__(self, memory: MemoryBudget, records_max: int) -> None:
+        self.resident = RecordCache(records_max, memory)
         self.waiting: list[Fetched] = []
         self.next = 0
 
@@ -38,11 +29,12 @@ class Model:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_books_and_bounds(seed: int) -> None:
-    """The booked bytes equal the bytes kept, and exceed the limit by at most a record or two of each partition."""
+    """Records are kept or parked, and there in their turn. Booked bytes are those kept, within a record or two of the limit."""
     chance = random.Random(seed)
     memory = MemoryBudget(16 * 2**20)
     largest = 300_000
-    models = [Model(memory) for _ in range(chance.choice([1, 3, 20]))]
+    records_max = chance.choice([30, 10_000])
+    models = [Model(memory, records_max) for _ in range(chance.choice([1, 3, 20]))]
     for step in range(STEPS):
         model = chance.choice(models)
         what = chance.random()
@@ -51,7 +43,7 @@ def test_books_and_bounds(seed: int) -> None:
                 headers = tuple((f"h{index}", b"x" * index) for index in range(chance.randrange(3)))
                 value = b"v" * chance.choice([10, 1_000, chance.randrange(largest)])
                 group = chance.choice([None, b"a", b"b", b"group-%d" % step])
-                record = Fetched(model.next, group, value, headers)
+                record = Fetched(model.next, group, value, 0, headers)
                 model.next += 1
                 model.waiting.append(record)
                 model.resident.cache(record)
@@ -59,20 +51,22 @@ def test_books_and_bounds(seed: int) -> None:
             record = model.waiting[0] if what < 0.7 else chance.choice(model.waiting)
             if model.resident.record(record.offset) is None:
                 model.resident.unpark([record], always=True)
+            assert model.resident.record(record.offset) == record
             model.waiting.remove(record)
             model.resident.drop(record.offset, record.key)
         elif what < 0.95:
             ahead = model.resident.wanted()
             model.resident.unpark([item for item in model.waiting if item.offset == ahead], always=False)
+            assert ahead is None or model.resident.record(ahead) is not None
         elif what > 0.99:
             model.resident.close()
-            models[models.index(model)] = Model(memory)
+            models[models.index(model)] = Model(memory, records_max)
 
-        assert (
-            memory.used
-            == sum(model.bytes for model in models)
-            == sum(model.resident.bytes for model in models)
-        )
+        booked = sum(model.resident.bytes for model in models)
+        assert memory.used == sum(model.bytes for model in models) == booked
+        for model in models:
+            assert len(model.resident) <= records_max + 1
+            assert len(model.resident) + len(model.resident.parked) == len(model.waiting)
         assert memory.used <= memory.bytes_max + len(models) * largest
 
     for model in models:

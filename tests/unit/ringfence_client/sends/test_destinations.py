@@ -115,6 +115,12 @@ def test_ids_are_bounded_and_distinct() -> None:
         ("nowhere", {}, "nowhere does not exist"),
         ("plain", {"partition": 4}, "partition 4 of plain, which has 4"),
         ("plain", {"timestamp": 1}, "message.timestamp.before.max.ms=1000"),
+        (
+            "plain",
+            {"value": b"v" * 5_000},
+            "send 2 to plain is a record of about 5100 bytes, and the topic takes 4096",
+        ),
+        ("compacted", {}, "send 2 to compacted has no key"),
         ("orders.accepted", {}, "the accepted topic of address 'orders', which only Ringfence writes"),
         ("shop-progress", {}, "which only Ringfence writes"),
         ("shop-billing-orders.accepted-state", {}, "the state of this consumer group"),
@@ -123,9 +129,12 @@ def test_ids_are_bounded_and_distinct() -> None:
 )
 async def test_refused_before_the_transaction(topic: str, given: dict[str, Any], text: str) -> None:
     """A refused send fails its own message, and none that shares the transaction."""
+    cluster = _Cluster(**{"message.timestamp.before.max.ms": "1000", "max.message.bytes": "4096"})
+    cluster.there["compacted"] = TopicDescription("compacted", 4, {"cleanup.policy": "compact"})
     origin = message("5", group=b"group")
-    origin.send(topic, b"v", **given)
-    cluster = _Cluster(**{"message.timestamp.before.max.ms": "1000"})
+    origin.send("compacted", b"v", key=b"k")
+    assert await _placed(cluster, origin)
+    origin.send(topic, **{"value": b"v", **given})
 
     with pytest.raises(SendError, match=text):
         await _destinations(cluster).resolve(origin.effects)
@@ -146,28 +155,6 @@ async def test_a_known_state_topic() -> None:
     assert destinations.resolve_at_once(origin.effects) is None
     with pytest.raises(SendError, match="which only Ringfence writes"):
         await destinations.resolve(origin.effects)
-
-
-async def test_no_key_for_a_compacted_topic() -> None:
-    """Kafka would refuse it, with everything else in the transaction."""
-    cluster = _Cluster(**{"cleanup.policy": "compact"})
-    origin = message("5", group=b"group")
-    origin.send("plain", b"v", key=b"k")
-    assert await _placed(cluster, origin)
-    origin.send("plain", b"v")
-    with pytest.raises(SendError, match="send 2 to plain has no key"):
-        await _placed(cluster, origin)
-
-
-async def test_too_large() -> None:
-    origin = message("5", group=b"group")
-    origin.send("plain", b"v")
-    origin.send("plain", b"v" * 5_000)
-
-    with pytest.raises(
-        SendError, match="send 2 to plain is a record of about 5100 bytes, and the topic takes 4096"
-    ):
-        await _destinations(_Cluster(**{"max.message.bytes": "4096"})).resolve(origin.effects)
 
 
 async def test_a_topic_that_may_not_be_seen() -> None:

@@ -1,7 +1,6 @@
 """The records that are cached, parked, or wanted before a handler waits for them."""
 
 import functools
-import random
 from typing import Any, NamedTuple
 
 from ringfence_client.window.memory_budget import MemoryBudget
@@ -124,38 +123,6 @@ def test_gone() -> None:
     kept.drop(3, b"a")
 
     assert kept.wanted() == 4
-
-
-def test_any_order() -> None:
-    """Bounds hold and each record is available in its turn, in any order of finishing and reading again."""
-    chance = random.Random(11)
-    kept = RecordCache(30, _memory())
-    log = [Fetched(offset, chance.choice([b"a", b"b", b"c", b"d", None])) for offset in range(600)]
-    waiting: dict[bytes | None, list[int]] = {}
-    fetched = 0
-    while fetched < len(log) or any(waiting.values()):
-        if fetched < len(log) and chance.random() < 0.6:
-            kept.cache(log[fetched])
-            waiting.setdefault(log[fetched].key, []).append(fetched)
-            fetched += 1
-        elif (ahead := kept.wanted()) is not None and chance.random() < 0.5:
-            kept.unpark(log[ahead : ahead + 20], always=False)
-
-            assert kept.record(ahead) is not None
-        elif groups := [item for item, offsets in waiting.items() if offsets]:
-            group = chance.choice(groups)
-            offset = waiting[group].pop(0)
-            if kept.record(offset) is None:
-                kept.unpark(log[offset : offset + 20], always=True)
-
-            assert kept.record(offset) == log[offset]
-
-            kept.drop(offset, group)
-
-        assert len(kept) <= 31
-        assert len(kept) + len(kept.parked) == sum(map(len, waiting.values()))
-
-    assert (len(kept), kept.parked, kept.wanted()) == (0, set(), None)
 
 
 @functools.cache
