@@ -2,7 +2,7 @@
 
 import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -23,6 +23,11 @@ from tests.simulator.schedules import Happening, Kind, in_its_way
 from tests.simulator.shrink import kind_of
 
 WORLDS_MAX = 500
+
+
+def _failing(runner: Runner, plans: Iterable[ConsumerSchedule]) -> dict[int, Sequence[str]]:
+    """Return what is wrong by seed."""
+    return {plan.seed: found for plan in plans if (found := runner.run(plan).faults)}
 
 
 def test_without_faults(runner: Runner) -> None:
@@ -46,9 +51,8 @@ def test_records_with_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> 
         return change
 
     monkeypatch.setattr(PartLayout, "change", counted)
-    found = {seed: faults for seed in range(150) if (faults := runner.run(consumer_schedule(seed)).faults)}
 
-    assert found == {}
+    assert _failing(runner, map(consumer_schedule, range(150))) == {}
     assert with_parts > 100
 
 
@@ -63,17 +67,8 @@ def test_ends_as_its_time_is_up(runner: Runner, process: int) -> None:
     )
     for seed in range(4):
         plan = ConsumerSchedule(
-            seed,
-            1,
-            2,
-            8,
-            divert=False,
-            happenings=happenings,
-            small=True,
-            lease_timeout=5.0,
-            drain_timeout=2.0,
-        )
-
+            seed, 1, 2, 8, divert=False, happenings=happenings, small=True, lease_timeout=5.0, drain_timeout=2.0
+        )  # fmt: skip
         assert runner.run(plan).faults == []
 
 
@@ -84,24 +79,18 @@ def test_goes_to_another_as_it_is_taken_back(runner: Runner) -> None:
         Happening(0, 0.94, Kind.LETTERS, process=0, seconds=6.0),
         Happening(0, 0.0, Kind.SEND, partition=1, messages=messages),
     )
-    found = {}
-    for seed in (262, 346, 411, 463, 816):  # in which it comes just then
-        plan = ConsumerSchedule(
-            seed, 2, 2, 2, divert=False, happenings=happenings, small=True, concurrency=2, prefetch=3, records_max=3,
-            lease_timeout=5.0, lease_idle=0.3, drain_timeout=0.5,
-        )  # fmt: skip
-        if faults := runner.run(in_its_way(plan)).faults:
-            found[seed] = faults
+    plan = ConsumerSchedule(
+        0, 2, 2, 2, divert=False, happenings=happenings, small=True, concurrency=2, prefetch=3, records_max=3,
+        lease_timeout=5.0, lease_idle=0.3, drain_timeout=0.5,
+    )  # fmt: skip
+    seeds = (262, 346, 411, 463, 816)  # in which it comes just then
 
-    assert found == {}
+    assert _failing(runner, (in_its_way(dataclasses.replace(plan, seed=seed)) for seed in seeds)) == {}
 
 
 def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
-    """Each dead letter is written once when a consumer joins and leaves while the topic refuses dead letters.
-
-    A long handler keeps the partition meanwhile.
-    """
-    found = {}
+    """Each dead letter is written once when a consumer joins and leaves while the topic refuses dead letters."""
+    plans = []
     for seed in (202, 285, 292, 301, 579):  # in which that is so
         dice = random.Random(seed)
         partition = dice.randrange(2)
@@ -119,10 +108,9 @@ def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
             seed, 2, 2, 2, divert=False, happenings=happenings, small=True, concurrency=3, lease_timeout=5.0, drain_timeout=10.0,
             max_attempts=1,
         )  # fmt: skip
-        if faults := runner.run(in_its_way(plan)).faults:
-            found[seed] = faults
+        plans.append(in_its_way(plan))
 
-    assert found == {}
+    assert _failing(runner, plans) == {}
 
 
 def test_its_own_transaction_is_open(runner: Runner) -> None:
@@ -135,16 +123,13 @@ def test_its_own_transaction_is_open(runner: Runner) -> None:
         after(4.8),
         Happening(AGES, 3.0, Kind.REFUSED, "produce", count=1),
     )
-    found = {}
-    for seed in (0, 5, 6, 17, 22):  # in which it is put out, and its end is what is refused
-        plan = ConsumerSchedule(
-            seed, 1, 2, 8, divert=False, happenings=happenings, small=True, implicit=True, concurrency=3, drain_timeout=10.0,
-            lease_timeout=20.0, lease_idle=20.0,
-        )  # fmt: skip
-        if faults := runner.run(plan).faults:
-            found[seed] = faults
+    plan = ConsumerSchedule(
+        0, 1, 2, 8, divert=False, happenings=happenings, small=True, implicit=True, concurrency=3, drain_timeout=10.0,
+        lease_timeout=20.0, lease_idle=20.0,
+    )  # fmt: skip
+    seeds = (0, 5, 6, 17, 22)  # in which it is put out, and its end is what is refused
 
-    assert found == {}
+    assert _failing(runner, (dataclasses.replace(plan, seed=seed) for seed in seeds)) == {}
 
 
 async def _not_ended(self: Dispatcher, held: Any) -> bool:
