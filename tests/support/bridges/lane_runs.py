@@ -102,14 +102,10 @@ class BridgedRun:
         log.append(Given(len(log), key, list(headers), value, 1_000 + len(log)))
         self.history.inputs.append(_record(self.name, partition, log[-1]))
 
-    def run(self, turns: int | None = None) -> None:
-        """Run ``turns`` turns of lanes; None = until nothing is left."""
-        while turns is None or turns > 0:
-            ready = [place for place, log in self.logs.items() if self.next[place] < len(log)]
-            if not ready:
-                return
+    def run(self) -> None:
+        """Run turns of lanes until nothing is left."""
+        while ready := [place for place, log in self.logs.items() if self.next[place] < len(log)]:
             self._turn(*self.dice.choice(sorted(ready)))
-            turns = None if turns is None else turns - 1
 
     def _turn(self, topic: str, lane: int) -> None:
         """Decide and write one batch, and commit it or not."""

@@ -131,6 +131,30 @@ def test_malformed(headers: Headers, why: str) -> None:
     assert found(story([record], taken(record))) == {"PHANTOM": 1, "LOST": 1}
 
 
+def test_headers() -> None:
+    """A bridged record keeps the members that it passed, from the last of several headers.
+
+    All other records lose that header, and the hop header is always removed.
+    """
+    passed: Headers = (("_RF_HOPS", b"of repeats the last"), ("_RF_HOPS", b"berlin"))
+    over, plain = bridge(0, 0, headers=passed), arrive(1, None, headers=passed)
+    [kept, stripped] = taken(over, plain)
+    kept = kept._replace(headers=tuple(header for header in kept.headers if header != passed[0]))
+    none = tuple(header for header in stripped.headers if header[0] != "_RF_HOPS")
+    stripped = stripped._replace(headers=none)
+
+    assert found(story([over, plain], [kept, stripped])) == {}
+    lost = tuple(header for header in kept.headers if header[0] != "_RF_HOPS")
+    left = (*kept.headers, ("_RF_BRIDGE_IDS", b"ignore"))
+    forged = (*stripped.headers, passed[1])
+    for wrong in (
+        [kept._replace(headers=lost), stripped],
+        [kept._replace(headers=left), stripped],
+        [kept, stripped._replace(headers=forged)],
+    ):
+        assert found(story([over, plain], wrong)) == {"CORRUPTED": 1}
+
+
 TOPIC_ID = b"A" * 22
 _ID = ("_AMQ_DUPL_ID", b"id")
 SENT_TO_SOURCE = [

@@ -10,12 +10,15 @@ import pytest
 
 from tests.harness.checker.check import Anomaly, check
 from tests.harness.checker.order import apart
-from tests.harness.history import History, Record, Target, attributed
+from tests.harness.history import History, Place, Record, Target, attributed
 from tests.support.histories import (
+    RESEND,
     A,
     B,
     C,
+    accept,
     arrive,
+    divert,
     found,
     home,
     only,
@@ -188,6 +191,20 @@ def test_lost() -> None:
     assert "transaction of 4, IDs 'a', 'n' of notes, key 'k'" in finding.text
 
 
+def test_lost_where_duplicates_are_diverted() -> None:
+    """A missing duplicate transaction is lost as an envelope if duplicates are diverted.
+
+    Its original is that of any of its IDs.
+    """
+    first = arrive(0, B, b"k")
+    known = envelope(1, part(known="b"), part(known="c"))
+    history = run([first, known], emit(first), divert=True)
+
+    assert found(history) == {"LOST": 1}
+    assert check(replace(history, diverted=[divert(known, first)])) == []
+    assert found(replace(history, diverted=[divert(known, RESEND)])) == {"WRONG-VERDICT": 1}
+
+
 def test_quarantined_whole() -> None:
     """A transaction that is quarantined whole takes no ID: a smaller one under the same ID is not a duplicate."""
     smaller = envelope(1, part("g"), known=A)
@@ -231,9 +248,53 @@ def test_no_such_part(number: bytes | None) -> None:
     assert found(run([T], [first._replace(headers=headers), *others])) == {"PHANTOM": 1, "TORN": 1}
 
 
+GOOD = emit(T)
+HEADERS = GOOD[2].headers
+
+
+@pytest.mark.parametrize(
+    ("written", "anomalies"),
+    [
+        ([GOOD[2], GOOD[2]._replace(offset=90)], {"DOUBLED": 1}),
+        ([GOOD[2]._replace(key=b"n")], {"CORRUPTED": 1}),  # its group is that of its own address
+        ([GOOD[2]._replace(value=b"another")], {"CORRUPTED": 1}),
+        ([GOOD[2]._replace(timestamp=1)], {"CORRUPTED": 1}),
+        ([GOOD[2]._replace(headers=(*HEADERS, ("_RF_TX", b"json/1")))], {"CORRUPTED": 1}),
+        ([GOOD[2]._replace(topic="payments.accepted", offset=90)], {"PHANTOM": 1, "TORN": 1}),
+    ],
+)
+def test_one_part(written: list[Record], anomalies: dict[str, int]) -> None:
+    """A part that is doubled, changed or in another address is named; its key is kept beside its group."""
+    assert (GOOD[2].key, GOOD[2].header("_RF_KEY")) == (b"default", b"n")
+    assert found(run([T], [*GOOD[:2], *written, GOOD[3]])) == anomalies
+
+
+def test_a_forged_number() -> None:
+    """A plain message is not a part of a transaction, whatever its producer wrote."""
+    forged = arrive(0, A, headers=(("_RF_TX_PART", b"1/2"),))
+    clean = [
+        item._replace(headers=tuple(h for h in item.headers if h[0] != "_RF_TX_PART"))
+        for item in accept(forged)
+    ]
+
+    assert check(run([forged], clean)) == []
+    assert found(run([forged], accept(forged))) == {"CORRUPTED": 1}
+
+
 def place(records: Sequence[Record], *order: int) -> list[Record]:
     """In this order, in one partition."""
     return [records[item]._replace(offset=2 * number) for number, item in enumerate(order)]
+
+
+def test_parts_of_one_group() -> None:
+    """O1: parts of one group are in the order of their numbers, and other groups may come between."""
+    one = envelope(0, part("g"), part("h"), part("g"))
+    good = emit(one)
+
+    assert check(run([one], place(good, 1, 0, 2))) == []
+    finding = only(run([one], place(good, 2, 1, 0)))
+    assert finding.anomaly is Anomaly.REORDERED
+    assert finding.places == (one.place, Place("orders.accepted", 0, 4), one.place)
 
 
 def test_with_plain_messages_of_its_group() -> None:
