@@ -116,12 +116,8 @@ def test_pages(config: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_is_not_there(tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each of these ends with 2, and is named with the way out."""
-    text, state, other, empty = (
-        Path(config).read_text(),
-        tmp_path / "data" / "reconcile",
-        tmp_path / "o",
-        tmp_path / "e",
-    )
+    text, state = Path(config).read_text(), tmp_path / "data" / "reconcile"
+    other, empty = tmp_path / "other.toml", tmp_path / "empty.toml"
     other.write_text(text.replace('"shop"', '"mine"'))
     empty.write_text(text.replace(f"{tmp_path / 'data'}", f"{tmp_path / 'none'}"))
     RunHistory(LocalFiles(str(state))).commit(Run(2, None, "2026-11-01", "anomalies", app="shop"))

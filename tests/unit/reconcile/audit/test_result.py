@@ -87,16 +87,12 @@ class _Cluster:
 def test_since_before_there_were_times() -> None:
     """A period that begins before 1970 covers the whole topic, because brokers read negative times as something else."""
     cluster: Any = _Cluster("orders")
-    recent, all_of_it = (
-        surveyed(cluster, Wanted("orders", since), 1_795_219_200_000).part for since in ("1h", "99999d")
-    )
+    asked = {
+        since: surveyed(cluster, Wanted("orders", since), 1_795_219_200_000) for since in ("1h", "99999d")
+    }
+    parts = {since: (topic.part.spans, topic.part.whole) for since, topic in asked.items()}
 
-    assert (recent.spans, recent.whole, all_of_it.spans, all_of_it.whole) == (
-        {0: (4, 9)},
-        False,
-        {0: (0, 9)},
-        True,
-    )
+    assert parts == {"1h": ({0: (4, 9)}, False), "99999d": ({0: (0, 9)}, True)}
     assert [extent.seconds_of(text) for text in ("90s", "30m", "24h", "7d")] == [90, 1_800, 86_400, 604_800]
     for text in ("", "5", "h", "-1h", "0m", "1.5h", "1w"):
         with pytest.raises(ValueError, match="write for example"):

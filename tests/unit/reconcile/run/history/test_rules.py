@@ -195,9 +195,8 @@ def test_a_new_input_leaves_open_whose_output_it_is() -> None:
 
 def test_a_mode_and_topics_hold_from_the_run_on_that_saw_them() -> None:
     """A duplicate that passed, or was dropped, before the change breaks no rule, nor does a conflict from before its topic."""
-    plain, observed, diverting = (
-        _run(1, {}, **keys) for keys in ({}, {"mode": "observe"}, {"duplicates": "divert"})
-    )
+    plain, observed = _run(1, {}), _run(1, {}, mode="observe")
+    diverting = _run(1, {}, duplicates="divert")
     with_topic = replace(plain, positions={"a.duplicates": Position("t", (0,), (0,))})
     enforcing, conflicts, divert = _address(), _address(on_conflict="divert"), _address(duplicates="divert")
 
