@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from ringfence_kafka.process import step_progress
 from ringfence_kafka.process.step_progress import FIRST_S, INTERVAL_S_MAX, Steps, reading
 from ringfence_kafka.readers import read_counts
 
@@ -64,21 +63,6 @@ def test_a_long_step_goes_on(lines: list[str], clock: _Clock) -> None:
     assert at == [10, 20, 40, 80, 140, 200, 260, 320, 380]
     assert lines[0] == "matching: 3 of 200 tasks, 10 s so far"
     assert (FIRST_S, INTERVAL_S_MAX) == (10, 60)
-
-
-def test_a_step_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    """A step that fails has no line, because the error reports it."""
-
-    def fail() -> None:
-        with step_progress.steps() as steps:
-            steps.begin("one")
-            steps.begin("two")
-            raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        fail()
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "one: 0.0 s\n")
 
 
 def test_records_of_all_tasks(capsys: pytest.CaptureFixture[str]) -> None:
