@@ -134,15 +134,8 @@ class Fuzz:
         limits = {"records_max": rng.choice([1, 3, 10**6]), "bytes_max": rng.choice([1, 500, 10**6])}
         start, parts = begin, []
         for _ in range(10):
-            part = self.raw.parse(
-                data,
-                begin,
-                aborted,
-                self.decompress,
-                committed=rng.random() < 0.8,
-                start=start,
-                **limits,
-            )
+            options: dict[str, Any] = {"committed": rng.random() < 0.8, "start": start, **limits}
+            part = self.raw.parse(data, begin, aborted, self.decompress, **options)
             if part is None:
                 break
             parts.append(part.records)
@@ -207,9 +200,8 @@ class Fuzz:
             part = self.raw.parse(self.damaged(data) if rng.random() < 0.3 else data, 0, [], self.decompress)
             if part is None:
                 continue
-            end, count, _, chunk = ids.gather(
-                part.records.core, 0, rng.choice([1, 100]), rng.choice([-1, head])
-            )
+            above = rng.choice([-1, head])
+            end, count, _, chunk = ids.gather(part.records.core, 0, rng.choice([1, 100]), above)
             self.gathered += count
             assert end <= len(part.records)
             assert ids.load(chunk)  # it lies behind: nothing of it is taken
@@ -233,9 +225,8 @@ class Fuzz:
         """Return the ends of keys, the values, and the next sequence."""
         rng, found = self.rng, []
         for _ in range(count):
-            value = struct.pack(">BQiqq", 1, head, 0, head % 2**62, 7) + rng.randbytes(
-                rng.choice([0, 1, 1, 37, 400])
-            )
+            value = struct.pack(">BQiqq", 1, head, 0, head % 2**62, 7)
+            value += rng.randbytes(rng.choice([0, 1, 1, 37, 400]))
             if rng.random() < 0.02:
                 value = self.rng.choice([b"", value[:28], b"\2" + value[1:], value + bytes(2**10)])
             found.append((struct.pack(">I", head % capacity if rng.random() < 0.99 else 3), value))

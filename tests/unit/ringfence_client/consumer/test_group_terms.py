@@ -27,26 +27,14 @@ def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, Te
     return given, {name: group_terms.refused_by(data) for name, data in told.items()}
 
 
-@pytest.mark.parametrize(
-    ("park", "flow", "winner"), [({0: 1}, {}, "m1"), ({}, {0: 1}, "m2"), ({0: 0}, {1: 5}, "m2")]
-)
-def test_holders_continue(park: Owned, flow: Owned, winner: str) -> None:
-    """A holder continues, and the other member gets nothing and learns the terms of the group."""
-    given, refused = _share({"m1": _member(PARK, park), "m2": _member(FLOW, flow)})
-    loser = "m2" if winner == "m1" else "m1"
-
-    assert given == {winner: [0, 1], loser: []}
-    assert refused == {winner: None, loser: PARK if winner == "m1" else FLOW}
-
-
 def test_who_states_nothing_gets_nothing() -> None:
-    """A member without terms gets nothing, because it may handle messages by others."""
-    given, refused = _share(
-        {"m1": _member(PARK, {0: 1}), "m2": _member(None, {}), "m3": _member(PARK, {}, "other")}
-    )
+    """Holders continue. A member with other terms, or without any, gets nothing and learns the terms of the group."""
+    holder, flow = _member(PARK, {0: 1}), _member(FLOW, {1: 5})
+    given, refused = _share({"m1": holder, "m2": _member(None, {}), "m3": _member(PARK, {}, "other")})
 
     assert given == {"m1": [0, 1], "m2": [], "m3": []}
     assert refused == {"m1": None, "m2": PARK, "m3": None}
+    assert _share({"m1": holder, "m2": flow}) == ({"m1": [], "m2": [0, 1]}, {"m1": FLOW, "m2": None})
 
 
 def test_a_foreign_member_gets_nothing() -> None:
