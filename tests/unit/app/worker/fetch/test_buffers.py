@@ -13,8 +13,9 @@ from aiokafka.protocol.fetch import FetchRequest
 
 from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
 from agents.batch.inbox import Inbox
-from app.worker.fetch.buffers import STEP_RECORDS, Buffers, Held, cost
+from app.worker.fetch.buffers import COPIES, RECORD_BYTES, STEP_RECORDS, Buffers, Held, cost
 from app.worker.fetch.fetch_scheduler import BoundedFetches
+from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 
 MIB = 2**20
 BOUND = 16 * MIB
@@ -56,6 +57,13 @@ def shared(partitions: int, bytes_max: int = BOUND, **more: Any) -> Buffers:
     buffers = Buffers(bytes_max, **more)
     buffers.assign([tp(index) for index in range(partitions)])
     return buffers
+
+
+def test_cost() -> None:
+    """Every part of a record counts, with all the copies that its transaction will make."""
+    records = [Record(0, b"key", b"v" * 1_000, (("id", b"1234"), ("none", None))), Record(1, None, None)]
+
+    assert cost(records) == 2 * RECORD_BYTES + 2 * HEADER_BYTES + COPIES * (3 + 1_000 + 2 + 4 + 4)
 
 
 async def test_read_up_to_a_batch() -> None:

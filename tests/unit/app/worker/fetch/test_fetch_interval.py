@@ -27,13 +27,14 @@ def test_one_that_took_a_minute() -> None:
     assert _settled(0.025, 0.0).took_s == TOOK_MIN_S
 
 
-def _lanes(spacing: FetchInterval, lanes: int) -> float:
-    """Return the share of a core that this many lanes use in the end, which take a CPU millisecond each."""
+def _lanes(spacing: FetchInterval, lanes: int, seconds: float = 20.0, share: float = 0.0) -> float:
+    """Return the share of a core that lanes use in the end, with a CPU millisecond each, beside ``share`` of it for other work."""
     cpu = now = 0.0
     looks = []
-    while now < 20.0:
+    while now < seconds:
         work = lanes * 0.001
-        cpu, now = cpu + work, now + max(spacing.wait_s + 0.003, work)
+        passed = max(spacing.wait_s + 0.003, work)
+        cpu, now = cpu + work + share * passed, now + passed
         spacing.took(work / 2 + 0.006)
         spacing.record_cpu(cpu, now)
         looks.append((cpu, now))
@@ -61,3 +62,14 @@ def test_many_lanes_leave_half_of_a_core(target_s: float, lanes: int, busy: floa
     assert used < busy * 1.15
     if lanes <= 4:
         assert spacing.wait_s == pytest.approx(2 * (target_s - spacing.took_s))
+
+
+def test_busy_with_something_else() -> None:
+    """Other work in the process lengthens the wait up to a maximum, and no longer than it is of use."""
+    spacing = FetchInterval(0.025)
+    _lanes(spacing, 4, share=0.6)
+    most = spacing.wait_s
+    _lanes(spacing, 4, seconds=3.0)
+
+    assert most == pytest.approx(4 * 0.025 + spacing.took_s, rel=0.1)
+    assert spacing.wait_s == pytest.approx(2 * (0.025 - spacing.took_s))
