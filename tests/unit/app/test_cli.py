@@ -149,6 +149,7 @@ _INTERNAL: Final = "ringfence: internal error, please report it with the lines a
         (KeyboardInterrupt(), 130, ""),
         (NodeNotReadyError("node 1"), 2, "(NodeNotReadyError: node 1): look at the brokers"),
         (KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")), 2, "no answer"),
+        (TimeoutError(), 2, "(TimeoutError): look at the brokers"),
         (LogStalledError("orders/0: stuck at 5 of 9"), 2, "ringfence: orders/0: stuck at 5 of 9"),
         (ValueError("odd"), 2, f"{_INTERNAL}ValueError: odd"),
         (IllegalStateError("not assigned"), 2, f"{_INTERNAL}IllegalStateError: "),

@@ -17,6 +17,7 @@ from app.commands.verb_group import VerbGroup
         ("--config F status", "--config belongs after the verb: cli status --config F"),
         ("topics --config F create", "--config belongs after the verb: cli topics create --config F"),
         ("--nothing status", "No such option: --nothing"),
+        ("xyz", "No such command 'xyz'.\n"),
         ("staus", "No such command 'staus'. Did you mean 'cli status'?"),
         ("rings sow", "No such command 'sow'. Did you mean 'cli rings show'?"),
         ("purge orders", "No such command 'purge'. Did you mean 'cli groups purge'?"),

@@ -214,6 +214,7 @@ def test_an_id_that_is_refused() -> None:
         ({"parts": [{"value": 1}], "value": 1}, "value beside parts", "give one of them"),
         ({"parts": [{"value": 1}], "x": 1}, "unknown key 'x'", "known keys are id, group, parts, headers"),
         ({"parts": [{"value": 1}, 7]}, "part 2/2: 7 is not an object", 'write {"address": …, "id": …'),
+        ({"parts": [{"value": float("nan")}]}, "part 1/1: value: NaN", "write a number"),
         ({"parts": [{"value": 1, "id": 7}]}, "part 1/1: id = 7 is not a string", "quotes"),
         ({"parts": [{"value": 1, "parts": []}]}, "part 1/1: unknown key 'parts'", "known keys are address, id, group, value, headers"),
         ({"parts": [{"value": 1}, {"value": 1, "headers": {"_RF_KEY": ""}}]}, "part 2/2: headers: '_RF_KEY' begins with _RF_", "rename it"),

@@ -25,6 +25,8 @@ def test_one_that_took_a_minute() -> None:
     assert spacing.wait_s == pytest.approx(before, rel=0.1)
     assert _settled(0.025, 100.0).took_s == TOOK_MAX_S
     assert _settled(0.025, 0.0).took_s == TOOK_MIN_S
+    health = {"latency_target_ms": 25.0, "batch_ms": 10.0, "fetch_wait_ms": 30.0}
+    assert FetchInterval(0.025).report() == health
 
 
 def _lanes(spacing: FetchInterval, lanes: int, seconds: float = 20.0, share: float = 0.0) -> float:
