@@ -1,7 +1,4 @@
-"""The fault tests' checker against a model of a correct Ringfence: silent on what it does, loud on one planted fault.
-
-The runs are derived from the tests themselves: each run of the suite tries the same.
-"""
+"""The fault tests' checker against a model of a correct Ringfence: silent on what it does, loud on one planted fault."""
 
 import random
 from collections import Counter

@@ -13,6 +13,7 @@ from tables.ring import Checked, ResidentIndex
 from tests.support.records.stored_batches import parsed_changelog
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
+CORE: Any = native.core
 
 
 def _same(ids: Any, index: ResidentIndex, asked: list[bytes]) -> None:
@@ -33,9 +34,8 @@ def test_same_as_the_index_in_python(
     capacity: int, head: int, batches: list[list[bytes]], data: st.DataObject
 ) -> None:
     """Core and Python index know the same IDs, whether these come, come again after they were forgotten, or are cleared."""
-    assert native.core is not None
     timed = capacity > 0 and data.draw(st.booleans())
-    ids, index = native.core.Ids(capacity, head, timed), ResidentIndex(head, capacity if timed else 0)
+    ids, index = CORE.Ids(capacity, head, timed), ResidentIndex(head, capacity if timed else 0)
     low = head
     for batch in batches:
         ids_of_batch = list(dict.fromkeys(batch))
@@ -60,9 +60,8 @@ def test_same_as_the_index_in_python(
 @pytest.mark.parametrize("capacity", [20_000, 100_000])
 def test_many(capacity: int) -> None:
     """Shelves and blocks come and go while a ring turns more than twice."""
-    assert native.core is not None
     rng = random.Random(7)
-    ids, index = native.core.Ids(capacity, 0), ResidentIndex()
+    ids, index = CORE.Ids(capacity, 0), ResidentIndex()
     head = 0
     sizes = []
     while head < capacity * 5 // 2:
@@ -85,8 +84,7 @@ def test_many(capacity: int) -> None:
 
 def test_what_was_let_go_of_says_so() -> None:
     """Released IDs raise an error when they are asked, and never report an ID as unknown."""
-    assert native.core is not None
-    ids = native.core.Ids(100_000, 0)
+    ids = CORE.Ids(100_000, 0)
     ids.note(0, [b"%d" % index for index in range(100_000)], bytes(800_000), 0)
     rounds = 0
     while ids.let_go(1):
@@ -105,18 +103,17 @@ def _values(first: int, ids: list[bytes]) -> list[bytes]:
 @given(st.lists(st.binary(max_size=3), min_size=1, max_size=60), st.integers(1, 40), st.integers(0, 2**40))
 def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int) -> None:
     """The index gathered from ring records equals the index that notes them one by one, and the chunk holds their values."""
-    assert native.core is not None
     values = _values(first, texts)
     keys = [ring_key(capacity, first + number) for number in range(len(texts))]
     records = parsed_changelog(list(zip(keys, values, strict=True)))
-    ids, index = native.core.Ids(capacity, first), ResidentIndex(first)
+    ids, index = CORE.Ids(capacity, first), ResidentIndex(first)
     end, count, named, chunk = ids.gather(records, 0, 10**6, -1)
     index.add(Checked([], [], first, texts, [0] * len(texts)), first + len(texts) - capacity)
     assert (end, count, named) == (len(texts), len(texts), capacity)
     assert chunk == Chunk.of(capacity, values).encoded
     _same(ids, index, texts)
 
-    again = native.core.Ids(capacity, first)
+    again = CORE.Ids(capacity, first)
     half = len(values) // 2
     assert again.load(Chunk.of(capacity, values[: half + 1]).encoded)
     assert again.load(Chunk.of(capacity, values[half:]).encoded)  # one of them for the second time
@@ -141,20 +138,18 @@ def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int
 )
 def test_gathering_ends_before_what_is_not_usual(key: bytes, value: bytes | None) -> None:
     """Gathering stops at a record that is not a ring record, or not the next one, and leaves it to Python."""
-    assert native.core is not None
     usual = [(ring_key(9, index), ring_value(index, b"%d" % index, Origin(0, 0, 0))) for index in range(3)]
-    ids = native.core.Ids(9, 0)
+    ids = CORE.Ids(9, 0)
     end, count, capacity, _ = ids.gather(parsed_changelog([*usual, (key, value)]), 0, 100, -1)
     assert (end, count, capacity, ids.last) == (3, 3, 9, 2)
 
 
 def test_what_is_there_already_is_passed_over() -> None:
     """Records that a store holds behind its position come again and are passed over."""
-    assert native.core is not None
     records = parsed_changelog(
         [(ring_key(9, index), ring_value(index, b"%d" % index, Origin(0, 0, 0))) for index in range(6)]
     )
-    ids = native.core.Ids(9, 0)
+    ids = CORE.Ids(9, 0)
     assert ids.load(Chunk.of(9, _values(0, [b"0", b"1", b"2"])).encoded)
     assert ids.gather(records, 0, 2, ids.last)[:3] == (2, 0, 0)
     rest = [ring_value(index, b"%d" % index, Origin(0, 0, 0)) for index in range(3, 6)]
@@ -177,16 +172,14 @@ def test_what_is_there_already_is_passed_over() -> None:
 )
 def test_whole(sequences: range | list[int], low: int, head: int, whole: bool) -> None:
     """The index is whole if it has each sequence of the ring, and none beyond."""
-    assert native.core is not None
-    ids = native.core.Ids(20, 0)
+    ids = CORE.Ids(20, 0)
     for sequence in sequences:
         ids.note(sequence, [b"%d" % sequence], bytes(8), 0)
     assert ids.settle(low, head) is whole
 
 
 def test_a_damaged_chunk_is_told() -> None:
-    assert native.core is not None
     chunk = Chunk.of(9, _values(0, [b"a", b"b"])).encoded
     for cut in range(1, len(chunk)):
         if cut != len(Chunk.of(9, _values(0, [b"a"])).encoded):
-            assert not native.core.Ids(9, 0).load(chunk[:cut])
+            assert not CORE.Ids(9, 0).load(chunk[:cut])

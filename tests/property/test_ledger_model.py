@@ -1,8 +1,4 @@
-"""The ledger against a plain list that is scanned each time, through all that consumers may do.
-
-The runs are derived from the tests themselves: each run of the suite tries the same ones, and a failure prints the
-steps that lead to it.
-"""
+"""The ledger against a plain list that is scanned each time, through all that consumers may do."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -238,13 +234,6 @@ class Ledger(RuleBasedStateMachine):
         for consumer in CONSUMERS:
             held = [message.position for message in self.model.messages if message.holder == consumer]
             assert self.ledger.holds(consumer) == held
-
-    @invariant()
-    def one_owner_of_a_group(self) -> None:
-        group_of = {message.position: message.group for message in self.model.messages}
-        owned = [{group_of[hold] for hold in self.ledger.holds(consumer)} - {None} for consumer in CONSUMERS]
-
-        assert sum(map(len, owned)) == len(set().union(*owned))
 
     @invariant()
     def nothing_is_lost(self) -> None:

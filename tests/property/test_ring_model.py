@@ -2,7 +2,6 @@
 
 Restarts, crashes, lost and old disks, a changelog that loses its tail, compaction, changes of size, of age and of persistence, clearing.
 Batches hold plain messages, or transactions with IDs of two addresses.
-The runs are derived from the tests themselves: each run of the suite tries the same ones, and a failure prints the steps that lead to it.
 """
 
 import asyncio

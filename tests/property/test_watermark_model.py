@@ -1,8 +1,4 @@
-"""The watermark against plain sets of offsets, and its bytes there and back.
-
-The runs are derived from the tests themselves: each run of the suite tries the same ones, and a failure prints the
-steps that lead to it.
-"""
+"""The watermark against plain sets of offsets, and its bytes there and back."""
 
 from itertools import accumulate
 

@@ -31,6 +31,7 @@ from tests.simulator.patches import simulated
 from tests.simulator.process import Process, Worker
 
 TOPIC, NAME = "scripted", "late"
+ERRORS = {ProducerFenced: FENCED, InvalidTxnState: NOT_IN_ONE, OutOfOrderSequenceNumber: OUT_OF_ORDER}
 
 
 class _World:
@@ -106,14 +107,10 @@ class _LateRequests:
         while True:
             try:
                 answer = apply(*args)
-            except ProducerFenced:
-                return FENCED
-            except InvalidTxnState:
-                return NOT_IN_ONE
-            except OutOfOrderSequenceNumber:
-                return OUT_OF_ORDER
             except ConcurrentTransactions:
                 await asyncio.sleep(0.02)
+            except tuple(ERRORS) as error:
+                return ERRORS[type(error)]
             else:
                 return WELL if answer is None else answer
 

@@ -1,13 +1,12 @@
 """Worlds with transactions and hops: they have the expected outcome, and a check names each torn transaction."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from agents.output.build import Emitter
 from ringfence_kafka.protocol import wire_names
-from tests.simulator.lanes.envelopes import Bridged, Envelope, envelope_schedule
+from tests.simulator.lanes.envelopes import envelope_schedule
 from tests.simulator.lanes.world import LaneWorld
 from tests.simulator.names import ACCEPTED, ADDRESS, DUPLICATES, OTHERS_ACCEPTED, QUARANTINE
 from tests.simulator.runner import Runner
@@ -15,10 +14,6 @@ from tests.simulator.schedules import Schedule
 from tests.simulator.shrink import kind_of
 
 WORLDS_MAX = 100
-
-
-def _sent(plan: Schedule) -> Sequence[Any]:
-    return [message for happening in plan.happenings for message in happening.messages]
 
 
 def test_both_addresses_get_their_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,10 +38,7 @@ def test_both_addresses_get_their_parts(runner: Runner, monkeypatch: pytest.Monk
         ]
         for topic in (ADDRESS, ACCEPTED, OTHERS_ACCEPTED, DUPLICATES, QUARANTINE)
     }
-    sent = [message for plan in plans for message in _sent(plan)]
 
-    assert any(isinstance(item, Envelope) for item in sent)
-    assert any(isinstance(item, Bridged) for item in sent)
     assert all(wire_names.HEADER_PART in item for item in found[OTHERS_ACCEPTED])
     for topic in (ACCEPTED, OTHERS_ACCEPTED):
         assert any((item.get(wire_names.HEADER_PART) or b"").endswith(b"/2") for item in found[topic])

@@ -1,23 +1,11 @@
 """The records that are cached, parked, or wanted before a handler waits for them."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.record_cache import RecordCache
-
-
-class Fetched(NamedTuple):
-    """The fields of a record that the cache uses."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None = b"value"
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
-    return [Fetched(offset, group) for offset in offsets]
+from tests.support.consumers.windows import Fetched, of
 
 
 def _memory(bytes_max: int = 10_000_000) -> MemoryBudget:
@@ -42,7 +30,7 @@ def _there(kept: RecordCache, offsets: range) -> list[int]:
 
 def test_as_much_as_is_free() -> None:
     """A lone group gets half, the next one half of the rest; the ungrouped may have all that is left."""
-    kept = _kept(100, *_of(b"a", *range(80)), *_of(b"b", *range(80, 160)), *_of(None, *range(160, 240)))
+    kept = _kept(100, *of(b"a", *range(80)), *of(b"b", *range(80, 160)), *of(None, *range(160, 240)))
 
     assert _there(kept, range(240)) == [*range(50), *range(80, 105), *range(160, 185)]
     assert (len(kept), len(kept.parked)) == (100, 140)
@@ -50,7 +38,7 @@ def test_as_much_as_is_free() -> None:
 
 def test_the_first_are_kept() -> None:
     """All later records of a group are parked once one is, even if there is room again."""
-    kept = _kept(10, *_of(b"a", *range(6)))
+    kept = _kept(10, *of(b"a", *range(6)))
     for offset in range(4):
         kept.drop(offset, b"a")
     kept.cache(Fetched(6, b"a"))
@@ -87,7 +75,7 @@ def test_the_cost_of_many_groups() -> None:
 
 def test_wanted_at_half() -> None:
     """A parked record is wanted when half of its group's cached records are used up; the group with the least left is first."""
-    kept = _kept(12, *_of(b"a", *range(8)), *_of(b"b", *range(8, 16)))
+    kept = _kept(12, *of(b"a", *range(8)), *of(b"b", *range(8, 16)))
 
     assert _there(kept, range(16)) == [0, 1, 2, 3, 4, 5, 8, 9, 10]
 
@@ -108,7 +96,7 @@ def test_wanted_at_half() -> None:
 
 def test_gone() -> None:
     """A record that is gone from the log is wanted only once; later ones are wanted after its turn."""
-    kept = _kept(4, *_of(b"a", 0, 1, 2, 3, 4))
+    kept = _kept(4, *of(b"a", 0, 1, 2, 3, 4))
     kept.drop(0, b"a")
 
     assert kept.wanted() == 2
@@ -119,7 +107,7 @@ def test_gone() -> None:
 
     kept.drop(1, b"a")
     kept.drop(2, b"a")
-    kept.unpark(_of(b"a", 3), always=True)
+    kept.unpark(of(b"a", 3), always=True)
     kept.drop(3, b"a")
 
     assert kept.wanted() == 4
@@ -149,7 +137,8 @@ def test_what_is_counted() -> None:
     memory = MemoryBudget(2**30)
     plain, headed = RecordCache(10, memory), RecordCache(10, memory)
     plain.cache(Fetched(0, b"key", b"value"))
-    headed.cache(Fetched(0, b"key" * 1_000, b"value", ((("name", b"x" * 500)), ("none", None))))
+    headers = (("name", b"x" * 500), ("none", None))
+    headed.cache(Fetched(0, b"key" * 1_000, b"value", headers=headers))
 
     assert plain.bytes > 1_000
     assert headed.bytes - plain.bytes > 3_400
@@ -182,7 +171,7 @@ def test_groups_that_wait_leave_room() -> None:
     sick = {b"%d" % index: [3 * index, 3 * index + 1, 3 * index + 2] for index in range(10)}
     kept = RecordCache(50, _memory(), lambda group: sick[group][1:])
     for group, offsets in sick.items():
-        for record in _of(group, *offsets):
+        for record in of(group, *offsets):
             kept.cache(record)
     for group, offsets in sick.items():
         kept.mark_waiting(offsets[0], group)
@@ -196,11 +185,11 @@ def test_groups_that_wait_leave_room() -> None:
 
     for record in healthy:
         kept.drop(record.offset, record.key)
-    kept.unpark(_of(b"0", 0, 1, 2), always=False)
+    kept.unpark(of(b"0", 0, 1, 2), always=False)
     assert _there(kept, range(3)) == []  # they still wait
 
     kept.recall(0)
-    kept.unpark(_of(b"0", 0, 1, 2), always=True)
+    kept.unpark(of(b"0", 0, 1, 2), always=True)
     assert _there(kept, range(3)) == [0, 1, 2]
     for offset in range(3):
         kept.drop(offset, b"0")
