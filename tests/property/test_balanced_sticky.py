@@ -54,10 +54,7 @@ def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
     """A newcomer takes its part of many addresses, and no other lane moves."""
     units = {f"u{number:02}": Unit(range(1), ["a", "b"]) for number in range(12)}
     before = balanced_sticky(units, {"a": [], "b": []})
-    after = balanced_sticky(
-        {name: Unit(range(1), ["a", "b", "c"]) for name in units},
-        before | {"c": []},
-    )
+    after = balanced_sticky({name: Unit(range(1), ["a", "b", "c"]) for name in units}, before | {"c": []})
     assert Counter(len(value) for value in after.values()) == {4: 3}
     assert set(after["a"]) < set(before["a"])
     assert set(after["b"]) < set(before["b"])

@@ -246,9 +246,5 @@ def test_ledger_keeps_the_rules(stale_min: int, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ledger, "_STALE_MIN", stale_min)
     run_state_machine_as_test(
         Ledger,
-        settings=settings(
-            max_examples=examples(300),
-            stateful_step_count=50,
-            report_multiple_bugs=False,
-        ),
+        settings=settings(max_examples=examples(300), stateful_step_count=50, report_multiple_bugs=False),
     )

@@ -489,8 +489,6 @@ def test_ring_comes_back(
     run_state_machine_as_test(
         lane,
         settings=settings(
-            max_examples=examples(50),
-            stateful_step_count=50,
-            suppress_health_check=list(HealthCheck),
+            max_examples=examples(50), stateful_step_count=50, suppress_health_check=list(HealthCheck)
         ),
     )

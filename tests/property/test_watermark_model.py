@@ -129,11 +129,7 @@ def test_watermark_is_the_sets() -> None:
     """The watermark knows exactly the finished offsets, whatever is delivered, finished and written down."""
     run_state_machine_as_test(
         Partition,
-        settings=settings(
-            max_examples=examples(200),
-            stateful_step_count=50,
-            report_multiple_bugs=False,
-        ),
+        settings=settings(max_examples=examples(200), stateful_step_count=50, report_multiple_bugs=False),
     )
 
 

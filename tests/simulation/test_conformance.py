@@ -6,12 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aiokafka.errors import (
-    ConcurrentTransactions,
-    InvalidTxnState,
-    OutOfOrderSequenceNumber,
-    ProducerFenced,
-)
+from aiokafka.errors import ConcurrentTransactions, InvalidTxnState, OutOfOrderSequenceNumber, ProducerFenced
 
 from ringfence_client.consumer.assignor import KeepingAssignor
 from tests.simulator.conformance import late_requests, topics, transactions

@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from ringfence_client.handlers.effects import (
-    SENDS_BYTES_MAX,
-    SENDS_MAX,
-    STATE_BYTES_MAX,
-    Effects,
-    StateError,
-)
+from ringfence_client.handlers.effects import SENDS_BYTES_MAX, SENDS_MAX, STATE_BYTES_MAX, Effects, StateError
 from ringfence_client.testing import message
 from ringfence_kafka.protocol import wire_names
 
