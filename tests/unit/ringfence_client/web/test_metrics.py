@@ -56,6 +56,7 @@ def test_metrics() -> None:
     assert found["ringfence_consumer_buffer_limit_bytes",] == 512 * 2**20
     assert found["ringfence_consumer_handler_seconds_count",] == 1
     assert found["ringfence_brokers_up",] == 1
+    assert metrics.text().count(b"# TYPE process_") == 6
     assert found["ringfence_consumer_ready",] == 0
 
 
