@@ -89,17 +89,3 @@ async def test_why_it_lets_nobody_in(
     _, lines = await asked(ending, ending, None, denied=denied)
 
     assert lines[1:-1] == said
-
-
-async def test_away_first_and_then_not_let_in(asked: Asked) -> None:
-    """Brokers that come back with other passwords say so then; and again the next time."""
-    answers = [None, BrokerUnavailableError("it denies access"), BrokerUnavailableError("again")]
-
-    async def denied() -> Exception | None:
-        return answers.pop(0)
-
-    gone = OSError("gone")
-    _, lines = await asked(gone, gone, gone, None, gone, denied=denied)
-
-    assert answers == []
-    assert [line for line in lines if not line.startswith("the broker")] == ["it denies access", "again"]

@@ -122,7 +122,6 @@ def test_later_of_equal_patterns_wins() -> None:
     first, second = {"name": "orders-*", "id_cache_size": 2}, {"name": "*rders-1", "id_cache_size": 3}
 
     assert _sizes(first, second, {"name": "orders-1"}) == {"orders-1": 3}
-    assert _sizes({"name": "orders-1"}, second, first) == {"orders-1": 2}
 
 
 def test_folders() -> None:

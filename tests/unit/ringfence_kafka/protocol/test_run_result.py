@@ -28,14 +28,6 @@ def test_it_is_read_as_it_was_written(result: RunResult) -> None:
     assert decode(encode(result) + "\0") == result
 
 
-@pytest.mark.parametrize(
-    ("verdict", "acknowledged", "ok"),
-    [("clean", False, True), ("gap", False, False), ("gap", True, True), ("failed", False, False)],
-)
-def test_who_has_to_look(verdict: str, *, acknowledged: bool, ok: bool) -> None:
-    assert RunResult(verdict=verdict, began_ms=0, ended_ms=1, acknowledged=acknowledged).ok is ok
-
-
 def test_long_texts_fit_the_brokers() -> None:
     """The counts stay; an error is cut, and a place that is too long is left out."""
     error = decode(encode(RunResult(verdict="failed", began_ms=1, ended_ms=2, error="ä" * 9_000)))
