@@ -17,9 +17,9 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 
 
-def _shown(*, terminal: bool) -> str:
+def _shown() -> str:
     output = io.StringIO()
-    with Display(1_000, Console(file=output, force_terminal=terminal, width=100)) as shown:
+    with Display(1_000, Console(file=output, width=100)) as shown:
         shown.phase("producing")
         shown.update(500, 400, 350, 40)
         shown.update(600, 500, 450, 45)
@@ -29,9 +29,9 @@ def _shown(*, terminal: bool) -> str:
 
 def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Output without a terminal has a line for each phase and some counts, and no terminal commands."""
-    few = _shown(terminal=False).splitlines()
+    few = _shown().splitlines()
     monkeypatch.setattr(display, "PLAIN_EVERY_S", 0.0)
-    lines = _shown(terminal=False).splitlines()
+    lines = _shown().splitlines()
 
     assert [line.split("  ")[-1] for line in few] == ["producing", "worker killed"]
     assert [line.split("  ")[-1] for line in (lines[0], lines[3])] == ["producing", "worker killed"]
@@ -52,15 +52,6 @@ def test_a_long_phase_is_never_silent(terminal: bool, monkeypatch: pytest.Monkey
         while len(re.findall(r"check: \d+ s so far", output.getvalue())) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-
-
-def test_terminal() -> None:
-    """A terminal keeps the last picture, with both phases and the latest counts."""
-    picture = _shown(terminal=True)
-
-    assert "\x1b" in picture
-    for name in ("producing", "worker killed", "consumed 500 of 1,000", "450", "45"):
-        assert name in picture
 
 
 def test_configuration(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-import signal
 import sys
 from pathlib import Path
 
@@ -23,13 +22,3 @@ def test_a_child_sees_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     assert child.wait(30, _never) == 0
     assert child.log_tail() == f"  {sys.executable}\n  ['RINGFENCE_CACHE', 'RINGFENCE_CLASS_ARCHIVE']"
-
-
-def test_waiting_has_a_limit(tmp_path: Path) -> None:
-    """A wait that returns None has left the child running. A kill ends it, and a second kill does no harm."""
-    child = Child(["-c", "import time; time.sleep(60)"], tmp_path / "log")
-
-    assert child.wait(0.2, _never) is None
-    child.kill()
-    child.kill()
-    assert child.exit_code == -signal.SIGKILL

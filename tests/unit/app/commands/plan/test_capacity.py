@@ -57,18 +57,14 @@ def test_an_outage_asks_for_more_workers() -> None:
 
 @pytest.mark.parametrize(("native", "id_bytes"), [(True, 56), (False, 188)])
 def test_one_worker_may_be_away(native: bool, id_bytes: int) -> None:
-    """The plan lets one worker be away: all IDs fit the others, of which the busiest has a quarter more than its part."""
-    found = plan(Demand(1_000, 154, 120e6, native=native))
+    """All IDs fit the others, of which the busiest has a quarter more than its part. A disk is of no use after half of a day."""
+    found, short, long = (
+        plan(Demand(1_000, 154, 120e6, native=native, outage_s=hours * 3600)) for hours in (0, 11, 13)
+    )
     needed = found.workers - 1
 
     assert found.worker_share == pytest.approx(1.25 / needed)
     assert found.worker_memory >= 120e6 * id_bytes * 1.25 / needed
-
-
-def test_an_old_disk_is_no_help() -> None:
-    """A disk is not used after half of delete.retention.ms: all is read from the changelog."""
-    short, long = (plan(Demand(1_000, 100, 1e6, outage_s=hours * 3600)) for hours in (11, 13))
-
     assert short.restart_s < short.empty_s
     assert long.restart_s == long.empty_s
 

@@ -164,14 +164,6 @@ def test_journal_that_forgets(setting: str, value: str) -> None:
     assert f"has {setting}={value}, " in note
 
 
-def test_replicas() -> None:
-    """A replication_factor of 0 means the smaller of 3 and the number of brokers."""
-    for brokers, expected in ((1, 1), (2, 2), (3, 3), (9, 3)):
-        plans = missing(_settings(), {}, brokers)
-
-        assert [plan.replication_factor for plan in plans] == [expected] * len(required(_settings()))
-
-
 @pytest.mark.parametrize(
     ("accepted", "source", "told"),
     [("604800000", "604800000", ""), ("3600000", "604800000", "for 60 minutes"), ("604800000", "-1", "for 7 days"),
@@ -255,11 +247,16 @@ def test_topics_of_consumers(
 
 @pytest.mark.parametrize(("lanes", "changelog", "forward"), [(0, 6, 6), (1, 1, 0), (4, 4, 4)])
 def test_a_partition_for_each_lane(lanes: int, changelog: int, forward: int) -> None:
-    """Changelog and forward topic get one partition for each lane, and outputs follow the input."""
-    for existing in ({}, {"orders": TopicDescription("orders", 6, {})}):
-        settings = _settings(lanes=lanes, partitions=1 if existing else 6)
-        planned = {plan.name: plan.partitions for plan in missing(settings, existing, 1)}
+    """Changelog and forward topic get one partition for each lane, and outputs follow the input.
 
+    Without a replication_factor there are three replicas, or as many as there are brokers.
+    """
+    for existing, brokers in (({}, 9), ({"orders": TopicDescription("orders", 6, {})}, 2)):
+        settings = _settings(lanes=lanes, partitions=1 if existing else 6)
+        plans = missing(settings, existing, brokers)
+        planned = {plan.name: plan.partitions for plan in plans}
+
+        assert {plan.replication_factor for plan in plans} == {min(3, brokers)}
         assert planned.pop("ringfence-journal") == 1
         assert planned.pop(NAMES["changelog"]) == changelog
         assert planned.pop(NAMES["forward"], 0) == forward

@@ -126,15 +126,6 @@ async def test_bounded_by_bytes(codec: int) -> None:
     assert buffers.used == 0
 
 
-async def test_one_too_large_passes_alone() -> None:
-    """A record larger than the bound passes alone, however small the bound is."""
-    buffers, fetched = buffers_of(MIB), Fetched(log_of(2, 1, 3 * MIB))
-    found = await read_all(buffers, fetched)
-
-    assert [len(records) for records, _ in found] == [1, 1]
-    assert fetched.position == 2
-
-
 async def test_what_lies_does_not_stop_a_partition_that_has_nothing() -> None:
     """A batch far larger than the bound stays whole until its last record is done, so it is processed in turns."""
     buffers, fetched = buffers_of(MIB), Fetched(log_of(1, 200, 20_000))

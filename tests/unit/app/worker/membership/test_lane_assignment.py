@@ -18,13 +18,6 @@ def test_topics_that_go_together() -> None:
     ]
 
 
-def test_halves_that_nobody_has_both_of() -> None:
-    """A half of a lane that nobody has both of is still assigned, and its worker reports the other half as missing."""
-    units, groups = units_of({"one": {"in"}, "two": {"forward"}}, [PAIR], {"in": 2, "forward": 2})
-    assert {name: unit.members for name, unit in units.items()} == {"in": ("one",), "forward": ("two",)}
-    assert {name: group.there for name, group in groups.items()} == {"in": ["in"], "forward": ["forward"]}
-
-
 def test_a_half_that_has_grown() -> None:
     """A half of a lane that has grown leaves the whole lanes where they are."""
     joined: dict[str, Joined] = {
