@@ -22,7 +22,6 @@ origins = st.builds(
     offset=st.integers(0, 2**63 - 1),
     timestamp=st.integers(-1, 2**63 - 1),
 )
-digests = st.integers(0, 2**64 - 1)
 counts = st.dictionaries(st.text(max_size=20), st.integers(0, 2**63 - 1), max_size=4)
 metas = st.builds(
     Meta,
@@ -65,16 +64,6 @@ def _readable(read: Callable[[bytes, bytes], object], record: tuple[bytes, bytes
     except FormatError:
         return False
     return True
-
-
-@fixed
-@given(entries=st.lists(st.tuples(sequences, ids, origins, digests), max_size=5))
-def test_entries_of_an_index(entries: list[tuple[int, bytes, Origin, int]]) -> None:
-    values = [codec.ring_value(*entry) for entry in entries]
-
-    assert list(codec.ring_entries(values)) == [
-        (sequence, value, origin.timestamp, digest) for sequence, value, origin, digest in entries
-    ]
 
 
 @fixed

@@ -237,19 +237,13 @@ class Lane(RuleBasedStateMachine):
         self.make(self.choose(capacity, max_age, data, durable=True))
         self.open()
 
-    @rule(batch=batches)
-    def batch(self, batch: Batch) -> None:
+    @rule(batch=batches, reported=st.sampled_from([True, True, False]))
+    def batch(self, batch: Batch, reported: bool) -> None:
+        """Commit a batch, of which the broker may report no position."""
         change = self.change(batch)
-        self.table.apply(self.epoch, change, self.commit(change, batch))
-        self.in_step = True
-
-    @rule(batch=batches)
-    def batch_of_unknown_position(self, batch: Batch) -> None:
-        """Commit a batch of which the broker reports no position."""
-        change = self.change(batch)
-        self.commit(change, batch)
-        self.table.apply(self.epoch, change, 0)
-        self.in_step = False
+        position = self.commit(change, batch)
+        self.table.apply(self.epoch, change, position if reported else 0)
+        self.in_step = reported
 
     @rule(count=st.integers(1, 9))
     def aborted_transaction(self, count: int) -> None:
@@ -460,34 +454,16 @@ class Lane(RuleBasedStateMachine):
         assert {slot.capacity for slot in restore.slots()} <= known
 
 
-class ResidentLane(Lane):
-    """Lane with its index in memory."""
-
-    kinds = (True,)
-
-
-class StoredLane(Lane):
-    """Lane with its index in RocksDB."""
-
-    kinds = (False,)
-
-
-class ChangingLane(Lane):
-    """Lane whose index moves between memory and RocksDB, as somebody changes resident_ids_max."""
-
-    kinds = (True, False)
-
-
-@pytest.mark.parametrize("lane", [ResidentLane, StoredLane, ChangingLane])
+@pytest.mark.parametrize("kinds", [(True,), (False,), (True, False)], ids=["resident", "stored", "changing"])
 def test_ring_comes_back(
-    lane: type[Lane], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kinds: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A lane's ring is exactly the last N committed IDs after any failure of the lane."""
+    """A lane's ring is exactly the last N committed IDs after any failure, wherever its index is and moves."""
     monkeypatch.setattr("tables.restore.FLUSH_RECORDS", FLUSH_RECORDS)
     monkeypatch.setattr("tables.resize.TOMBSTONES_MAX", TOMBSTONES_MAX)
     caplog.set_level(logging.ERROR, "ringfence")
     run_state_machine_as_test(
-        lane,
+        type("KindsOfLane", (Lane,), {"kinds": kinds}),
         settings=settings(
             max_examples=examples(50), stateful_step_count=50, suppress_health_check=list(HealthCheck)
         ),

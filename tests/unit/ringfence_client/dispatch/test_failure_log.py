@@ -11,29 +11,14 @@ from ringfence_client.handlers.handler import HandlerRuns
 MESSAGE: Any = object()
 
 
-class Timer:
-    """A clock's callbacks, run by hand."""
-
-    def __init__(self) -> None:
-        self.due: list[Callable[[], None]] = []
-
-    def later(self, _: float, function: Callable[[], None]) -> None:
-        self.due.append(function)
-
-    def run(self) -> None:
-        due, self.due = self.due, []
-        for item in due:
-            item()
-
-
 def test_many_failures_are_summarised(caplog: pytest.LogCaptureFixture) -> None:
     """The first ones have a line each, the rest of ten seconds is one line, and then lines come again."""
-    timer = Timer()
-    failures = FailureLog(timer.later)
+    due: list[Callable[[], None]] = []
+    failures = FailureLog(lambda _, function: due.append(function))
     for number in range(500):
         failures.attempt_failed(f"attempt {number}")
     failures.dead_letter("letter", None)
-    timer.run()
+    due.pop()()
     failures.attempt_failed("later")
 
     lines = [record.getMessage() for record in caplog.records]
