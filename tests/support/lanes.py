@@ -123,8 +123,7 @@ class Bench:
         app = self.settings.app.model_copy(update={"instance": folder, "resident_ids_max": resident_ids_max})
         settings = self.settings.model_copy(update={"app": app, "kafka": cluster.kafka})
         own = settings.addresses[0].model_copy(update=address)
-        opening = Opening(settings, own, 0, cluster)
-        lane = Lane(opening)
+        lane = Lane(Opening(settings, own, 0, cluster))
         self._lanes.append(lane)
         return lane
 
@@ -171,10 +170,9 @@ class Bench:
     async def held(self, lane: Lane | Lanes, point: str, begin: int, end: int) -> Gate:
         """Offer a batch, and wait until it has reached a fail point; the gate holds it there, and nothing after it."""
         gate = Gate()
-        remove = failpoints.install(point, f"{self.name}-0", gate)
-        await lane.offer(await self.fetch(begin, end))
-        await gate.wait()
-        remove()
+        with planted(point, f"{self.name}-0", gate):
+            await lane.offer(await self.fetch(begin, end))
+            await gate.wait()
         return gate
 
     def output(self) -> list[kafka.Got]:

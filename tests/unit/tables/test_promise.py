@@ -4,7 +4,7 @@ import pytest
 
 from tables import promise as promise_module
 from tables.native_index import empty_index
-from tables.promise import Coverage, Promise, coverage, rounded_up
+from tables.promise import Coverage, Promise, coverage
 from tables.ring import Ring, Verdict
 
 AGE_MS = 1_000
@@ -92,12 +92,3 @@ def test_a_report() -> None:
         "id_min_age": 1.5, "id_cache_size": 2, "holds": False, "coverage_broken": 3, "enough": 50,
     }  # fmt: skip
     assert Coverage(Promise(2, 1_500), 4, 0).report()["enough"] is None
-
-
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [(0, 1), (7.5, 8), (20, 21), (99, 100), (120, 130), (125_001, 130_000), (10**9, 1_100_000_000)],
-)
-def test_sizes_have_two_digits(size: float, expected: int) -> None:
-    """The advised size is above what was measured, and easy to read."""
-    assert rounded_up(size) == expected
