@@ -6,10 +6,6 @@ import pytest
 from app.demo.processes import Child
 
 
-def _never() -> None:
-    """Nothing to look at."""
-
-
 def test_a_child_sees_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A setting in the environment could lead the demo to a real cluster; other variables stay, and no class archive is made."""
     monkeypatch.setenv("RINGFENCE_KAFKA__BOOTSTRAP_SERVERS", "real:9092")
@@ -20,5 +16,5 @@ def test_a_child_sees_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     )
     child = Child(["-c", program], tmp_path / "log")
 
-    assert child.wait(30, _never) == 0
+    assert child.wait(30, lambda: None) == 0
     assert child.log_tail() == f"  {sys.executable}\n  ['RINGFENCE_CACHE', 'RINGFENCE_CLASS_ARCHIVE']"
