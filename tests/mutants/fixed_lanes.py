@@ -24,13 +24,7 @@ MUTANTS: Final = (
     Mutant(
         "one-next-for-all-partitions",
         "The meta record has the offset of one partition for all of a lane, which skips or repeats records of the others.",
-        (
-            Patch(
-                "tables/codec.py",
-                'return f"{topic}/{partition}" if lanes else topic',
-                "return topic",
-            ),
-        ),
+        (Patch("tables/codec.py", 'return f"{topic}/{partition}" if lanes else topic', "return topic"),),
         f"{_TESTS}::test_corpus_of_fixed_lanes",
     ),
     Mutant(
@@ -51,9 +45,7 @@ MUTANTS: Final = (
         "_RF_SEQ counts within a transaction, so that it is no order of the lane.",
         (
             Patch(
-                "agents/output/sequences.py",
-                "numbers = count(checked.first_sequence)",
-                "numbers = count()",
+                "agents/output/sequences.py", "numbers = count(checked.first_sequence)", "numbers = count()"
             ),
         ),
         f"{_UNIT_TESTS}::test_sequences_count_accepted_ids",

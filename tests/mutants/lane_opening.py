@@ -99,13 +99,7 @@ MUTANTS: Final = (
     Mutant(
         "membership-unchecked-before-fence",
         "A woken zombie fences the lane's owner and steals its lane back.",
-        (
-            Patch(
-                _OPENING,
-                "        await self._confirm(ownership)\n        facts =",
-                "        facts =",
-            ),
-        ),
+        (Patch(_OPENING, "        await self._confirm(ownership)\n        facts =", "        facts ="),),
         f"{_LANE_OPENING_TESTS}::test_no_member_no_fence",
     ),
     Mutant(
@@ -215,13 +209,7 @@ MUTANTS: Final = (
     Mutant(
         "regained-in-another-topic",
         "An input that was created again during a rebalance is read from the offset that the old one had reached.",
-        (
-            Patch(
-                _OPENING,
-                "            cursor.require_topic(topic_ids)\n",
-                "            assert cursor\n",
-            ),
-        ),
+        (Patch(_OPENING, "            cursor.require_topic(topic_ids)\n", "            assert cursor\n"),),
         f"{_LANE_STAYS_TESTS}::test_input_created_again_in_between",
     ),
     Mutant(

@@ -179,13 +179,7 @@ MUTANTS: Final = (
     Mutant(
         "processed-not-trimmed",
         "A batch that reaches back below the offset that comes next repeats records without an ID.",
-        (
-            Patch(
-                _CURSOR,
-                "return native_records.since(batch.records, self.next)",
-                "return batch.records",
-            ),
-        ),
+        (Patch(_CURSOR, "return native_records.since(batch.records, self.next)", "return batch.records"),),
         f"{_LANE_PATH_TESTS}::test_what_was_processed_is_trimmed",
     ),
     Mutant(

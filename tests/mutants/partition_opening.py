@@ -88,13 +88,7 @@ MUTANTS: Final = (
     Mutant(
         "fence-after-a-queue",
         "A newcomer that queued for its turn fences a holder that woke and wrote meanwhile.",
-        (
-            Patch(
-                _LEASE_ACQUISITION,
-                "if clock.now() > looked_at + FRESH_S:",
-                "if clock.now() > math.inf:",
-            ),
-        ),
+        (Patch(_LEASE_ACQUISITION, "if clock.now() > looked_at + FRESH_S:", "if clock.now() > math.inf:"),),
         f"{_GROUP_LEASE_TESTS}::test_written_while_one_waits_for_a_turn",
     ),
     Mutant(
@@ -186,13 +180,7 @@ MUTANTS: Final = (
     Mutant(
         "impostors-get-partitions",
         "A member with the name of our assignor gets partitions, and handlers never see their messages.",
-        (
-            Patch(
-                "ringfence_client/consumer/assignor.py",
-                ' and is_ours(topic, item.user_data or b"")',
-                "",
-            ),
-        ),
+        (Patch("ringfence_client/consumer/assignor.py", ' and is_ours(topic, item.user_data or b"")', ""),),
         "tests/unit/ringfence_client/consumer/test_group_terms.py::test_a_foreign_member_gets_nothing",
     ),
 )

@@ -55,13 +55,7 @@ MUTANTS: Final = (
     Mutant(
         "run-order-passed-over-where-a-record-came-early",
         "A stretch that begins within the one before counts as behind it: a group out of order is never named.",
-        (
-            Patch(
-                _ORDER,
-                'F.col("former") >= F.col("first")',
-                'F.col("former") > F.col("last")',
-            ),
-        ),
+        (Patch(_ORDER, 'F.col("former") >= F.col("first")', 'F.col("former") > F.col("last")'),),
         f"{_PLACES_TESTS}::test_no_broken_order_is_passed_over",
     ),
     Mutant(

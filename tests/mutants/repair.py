@@ -18,9 +18,7 @@ MUTANTS: Final = (
         "A redrive that is run again, because nobody knows how the first one ended, has messages done twice.",
         (
             Patch(
-                _REDRIVES,
-                "        if self.counts.get(offset, 0) >= number:\n            return False\n",
-                "",
+                _REDRIVES, "        if self.counts.get(offset, 0) >= number:\n            return False\n", ""
             ),
         ),
         f"{_REDRIVEN_TESTS}::test_asked_twice",

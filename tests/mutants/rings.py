@@ -124,9 +124,7 @@ MUTANTS: Final = (
         "RocksDB that reflects a lost tail of the changelog is believed.",
         (
             Patch(
-                _RESTORE,
-                "    if state.position > bounds.high_watermark:\n",
-                "    if state.position < 0:\n",
+                _RESTORE, "    if state.position > bounds.high_watermark:\n", "    if state.position < 0:\n"
             ),
         ),
         f"{_RESTORE_TESTS}::test_untrusted",

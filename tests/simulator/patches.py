@@ -250,11 +250,7 @@ def simulated() -> Iterator[None]:
         (internals, "drop_fetched", _Insides.drop_fetched),
         (membership.Membership, "confirm", _Insides.confirm),
         *((owner, name, functools.lru_cache(getattr(owner, name))) for owner, name in READ_AGAIN),
-        (
-            cast("Any", asyncio.tasks)._all_tasks,
-            "add",
-            id,
-        ),  # nobody asks for a list of all tasks
+        (cast("Any", asyncio.tasks)._all_tasks, "add", id),  # nobody asks for a list of all tasks
     ]
     former = logging.root.manager.disable
     with contextlib.ExitStack() as stack:

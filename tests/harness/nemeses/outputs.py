@@ -2,12 +2,7 @@
 
 from collections.abc import Mapping
 
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclPermissionType,
-    AdminClient,
-)
+from confluent_kafka.admin import AclBinding, AclBindingFilter, AclPermissionType, AdminClient
 
 from tests.harness.nemeses.broker_data import create_again
 from tests.support import kafka

@@ -82,10 +82,7 @@ class DeniedRight(OfSystem):
 
     def _deny(self) -> None:
         # A resource without a rule is open to all; with one it is open only to users that a rule allows.
-        rules = [
-            (AclOperation.ALL, AclPermissionType.ALLOW),
-            (AclOperation.WRITE, AclPermissionType.DENY),
-        ]
+        rules = [(AclOperation.ALL, AclPermissionType.ALLOW), (AclOperation.WRITE, AclPermissionType.DENY)]
         bindings = [
             AclBinding(self._kind, self._resource, ResourcePatternType.LITERAL, "User:*", "*", *rule)
             for rule in rules

@@ -182,6 +182,6 @@ SCRIPTS: Final[Mapping[str, tuple[Script, list[Any]]]] = {
 }  # fmt: skip
 """Scripts by name, each with the answers that it must return."""
 SLOW: Final[Mapping[str, tuple[Script, list[Any]]]] = {
-    "compaction keeps the last": (compaction_keeps_the_last, [0, [b"2", b"3"]]),
+    "compaction keeps the last": (compaction_keeps_the_last, [0, [b"2", b"3"]])
 }
 """Scripts that wait for a real broker's cleaner, which takes its time."""

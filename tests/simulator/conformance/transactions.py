@@ -192,10 +192,7 @@ SCRIPTS: Final[Mapping[str, tuple[Callable[[Side], Awaitable[list[Any]]], list[A
     ),
     "readers skip what was aborted": (readers_skip_what_was_aborted, [0, 2, (4, 4), [b"committed"]]),
     "offsets follow their transaction": (offsets_follow_their_transaction, [None, 7, (4, 4)]),
-    "fenced write is refused": (
-        fenced_write_is_refused,
-        [True, (0, 0), 0, (2, 2), [b"of the later"], None],
-    ),
+    "fenced write is refused": (fenced_write_is_refused, [True, (0, 0), 0, (2, 2), [b"of the later"], None]),
     "fence after the commit comes too late": (
         fence_after_the_commit_comes_too_late,
         [1, (2, 2), [b"of the former"]],

@@ -21,11 +21,7 @@ class SimulatedProducer:
     """aiokafka's AIOKafkaProducer, as far as the product uses its internals."""
 
     def __init__(
-        self,
-        transactional_id: str,
-        max_batch_size: int,
-        transaction_timeout_ms: int = 60_000,
-        **_: Any,
+        self, transactional_id: str, max_batch_size: int, transaction_timeout_ms: int = 60_000, **_: Any
     ) -> None:
         loop: Any = asyncio.get_running_loop()
         process = loop.process
@@ -41,10 +37,7 @@ class SimulatedProducer:
         """Callbacks of the world until the transaction began."""
         # Attributes that the product reads.
         self.client: Any = SimpleNamespace(
-            _metadata_update=None,
-            close=self._nothing,
-            force_metadata_update=self._nothing,
-            send=send,
+            _metadata_update=None, close=self._nothing, force_metadata_update=self._nothing, send=send
         )
         self._metadata: Any = Metadata(process.cluster.brokers)
         self._txn_manager = SimpleNamespace(

@@ -222,9 +222,7 @@ class SimulatedReader:
         return found
 
     def _take(
-        self,
-        wanted: Mapping[TopicPartition, int],
-        fetched: Mapping[TopicPartition, Fetched | Exception],
+        self, wanted: Mapping[TopicPartition, int], fetched: Mapping[TopicPartition, Fetched | Exception]
     ) -> bool:
         got = False
         for tp, found in fetched.items():

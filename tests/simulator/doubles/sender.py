@@ -240,11 +240,7 @@ class Sender:
         self._ask(told, apply, args, answered)
 
     def _ask(
-        self,
-        told: "asyncio.Future[Any]",
-        apply: Any,
-        args: tuple[Any, ...],
-        then: Answered | None = None,
+        self, told: "asyncio.Future[Any]", apply: Any, args: tuple[Any, ...], then: Answered | None = None
     ) -> None:
         if told in self._told:
             answered = partial(self._answered, told, apply, args, then or partial(self._tell, told))

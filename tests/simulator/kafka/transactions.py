@@ -11,12 +11,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from aiokafka.errors import (
-    ConcurrentTransactions,
-    InvalidTxnState,
-    OutOfOrderSequenceNumber,
-    ProducerFenced,
-)
+from aiokafka.errors import ConcurrentTransactions, InvalidTxnState, OutOfOrderSequenceNumber, ProducerFenced
 
 from tests.simulator.kafka.logs import Batch, Fate, Headers, Known, Log, Part
 

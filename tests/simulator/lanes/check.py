@@ -18,15 +18,7 @@ from tests.harness.history import History, Record, Target
 from tests.simulator.gap_log import in_vain
 from tests.simulator.kafka.logs import Log, Stored
 from tests.simulator.lanes.world import BEGINNING, LaneWorld, newest_meta
-from tests.simulator.names import (
-    ACCEPTED,
-    ADDRESS,
-    CHANGELOG,
-    DUPLICATES,
-    OTHER,
-    OTHERS_ACCEPTED,
-    QUARANTINE,
-)
+from tests.simulator.names import ACCEPTED, ADDRESS, CHANGELOG, DUPLICATES, OTHER, OTHERS_ACCEPTED, QUARANTINE
 
 _FAR: Final = 1_000_000
 ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})

@@ -76,8 +76,7 @@ def in_lanes(plan: Schedule) -> Schedule:
     together = Kind.EATEN in kinds or dice.random() < 0.3
     happenings = [
         dataclasses.replace(
-            happening,
-            partition=moved[happening.partition] if together else dice.randrange(partitions),
+            happening, partition=moved[happening.partition] if together else dice.randrange(partitions)
         )
         for happening in plan.happenings
     ]
