@@ -113,9 +113,6 @@ def _quarantined(outcome: Outcome) -> list[tuple[Record, bytes, str]]:
     return [(item.record, item.source, item.reason) for item in outcome.quarantined]
 
 
-# -- homes -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
 @pytest.mark.parametrize(
     ("keys", "key", "headers", "place"),
@@ -145,9 +142,6 @@ def test_home(
         assert homes(outcome) == ([] if home == lane else [(home, 7)])
 
 
-# -- verdicts --------------------------------------------------------------------------------------------------------
-
-
 def test_verdicts_and_origins() -> None:
     """Records that stay get a verdict each, and only the accepted IDs an origin: partition, offset, timestamp.
 
@@ -168,9 +162,6 @@ def test_verdicts_and_origins() -> None:
     assert outcome.new_origins == [Origin(3, 10, 100), Origin(3, 13, 103)]
     assert [item.group for item in outcome.here] == [HOME, HOME, HOME, HOME_2]
     assert outcome.checked.new_times == [100, 103]
-
-
-# -- originals -------------------------------------------------------------------------------------------------------
 
 
 def test_originals() -> None:
@@ -209,9 +200,6 @@ def test_duplicates_without_an_original(duplicates: str) -> None:
     assert outcome.checked.verdicts == [DUPLICATE]
     assert [item.original for item in outcome.here] == [None]
     assert table.asked == [0]
-
-
-# -- the forward topic -----------------------------------------------------------------------------------------------
 
 
 STAMP = (5).to_bytes(8, "big")
@@ -311,9 +299,6 @@ def test_there_and_back(timestamp: int, headers: Headers) -> None:
     assert outcome.checked.new_times == [timestamp]
 
 
-# -- refused records -------------------------------------------------------------------------------------------------
-
-
 def test_refused_burns_no_slot() -> None:
     """A refused record is not checked: the same ID in a record that fits is accepted."""
     records = [Given(0, HOME, [_id(b"a")]), Given(1, HOME, [_id(b"a")]), Given(2, AWAY)]
@@ -340,9 +325,6 @@ def test_refused_of_the_forward_topic() -> None:
     assert (source, reason) == (b"orders/1/9", "too large")
     assert (refused.offset, refused.timestamp, refused.headers) == (4, 5, [_id(b"a")])
     assert outcome.checked.new_ids == []
-
-
-# -- messages without an ID -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("topic", ["orders", FORWARD])

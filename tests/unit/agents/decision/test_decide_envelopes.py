@@ -134,9 +134,6 @@ def emitted(lane: Lane, outcome: Outcome) -> list[Out]:
     return found
 
 
-# -- what is judged -------------------------------------------------------------------------------------------------
-
-
 def test_ids_of_other_addresses_are_apart() -> None:
     """IDs follow the rules of each address: ``7`` of payments is not ``7`` of transfers, and notes uses the key."""
     lane = Lane()
@@ -149,9 +146,6 @@ def test_ids_of_other_addresses_are_apart() -> None:
     assert [origin.offset for origin in outcome.new_origins] == [0, 0, 0]
     assert lane.verdicts(envelope(1, part("payments", ID="7"))) == [DUPLICATE]
     assert lane.verdicts(envelope(2, part("notes", key="8", ID="7"))) == [ACCEPTED]
-
-
-# -- homes ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("group_header", ["", "region"])
@@ -170,9 +164,6 @@ def test_home_by_the_key_alone(group_header: str) -> None:
     assert offsets(outcome.here) == [0]
     assert homes(outcome) == [(2, 1), (2, 2)]
     assert outcome.quarantined == []
-
-
-# -- what goes out --------------------------------------------------------------------------------------------------
 
 
 def test_parts_as_if_sent_alone() -> None:
@@ -261,9 +252,6 @@ def test_arrived_from_elsewhere() -> None:
     assert [(origin.partition, origin.offset) for origin in outcome.new_origins] == [(3, 8)]
 
 
-# -- what is refused ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
@@ -322,9 +310,6 @@ def test_reason_fits_its_header() -> None:
     reason = out[0].headers["_RF_REASON"] or b""
     assert reason.startswith(b"part 1/1: address '\\U000e0001")
     assert len(reason) < 300
-
-
-# -- many parts -----------------------------------------------------------------------------------------------------
 
 
 def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:

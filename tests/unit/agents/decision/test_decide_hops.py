@@ -59,9 +59,6 @@ def _accepted(lane: Lane, *records: Given) -> list[Out]:
     return [item for item in emitted(lane, lane.decide(*records)) if item.topic.endswith(".accepted")]
 
 
-# -- verdicts -------------------------------------------------------------------------------------------------------
-
-
 def test_known_hop_with_a_new_id() -> None:
     """A hop that came before is a duplicate whatever its ID now. That ID is not added."""
     lane = Lane()
@@ -80,9 +77,6 @@ def test_noted_whatever_the_verdict() -> None:
 
     assert lane.verdicts(crossed(3, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
     assert lane.decide(crossed(4, 7)).judged.known == [True]
-
-
-# -- homes and ways -------------------------------------------------------------------------------------------------
 
 
 def _led(number: int, lane: int) -> int:
@@ -114,9 +108,6 @@ def test_hop_headers_stay_on_the_detour() -> None:
     assert out.topic == FORWARD
     assert dict(record.headers).items() <= out.headers.items()
     assert outcome.judged.changed == {}
-
-
-# -- what goes out --------------------------------------------------------------------------------------------------
 
 
 def test_accepted_without_hops() -> None:
@@ -175,9 +166,6 @@ def test_malformed(key: bytes | None) -> None:
     assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED]
     assert outcome.forwarded == []
     assert lane.verdicts(crossed(4, 7), plain(5, b"b")) == [UNCHECKED, ACCEPTED]
-
-
-# -- envelopes ------------------------------------------------------------------------------------------------------
 
 
 def _over(record: Given, step: int, *more: tuple[str, bytes | None], confirmed: int = 0) -> Given:
@@ -242,8 +230,6 @@ def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     lane.table.apply(outcome)
     assert lane.verdicts(_over(envelope(1, part(), part()), 8), crossed(2, 9)) == [UNCHECKED, UNCHECKED]
 
-
-# -- what is refused ------------------------------------------------------------------------------------------------
 
 LARGE = "too large"
 

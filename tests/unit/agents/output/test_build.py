@@ -125,9 +125,6 @@ def _partition(key: bytes, partitions: int) -> int:
     return int(murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-# -- accepted messages ----------------------------------------------------------------------------------------------
-
-
 def test_unchanged() -> None:
     """Key, value, headers in their order with repeats and nulls, and timestamp pass as they are; the source is added."""
     headers: Headers = [("b", b"1"), ("_AMQ_DUPL_ID", b"id"), ("a", None), ("b", b""), ("ä", b"\xff")]
@@ -245,9 +242,6 @@ def test_null_keys_spread_by_batch() -> None:
     assert sorted(chosen[:3]) == [0, 1, 2]
 
 
-# -- the group is not the key ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("key", [b"key", b"", None])
 def test_key_that_is_not_the_group(key: bytes | None) -> None:
     """The accepted record's key is the group; the input's key, null and empty too, stands in a header behind the source."""
@@ -280,9 +274,6 @@ def test_forged_headers(verdict: Verdict, key: bytes | None, forged: str, ours: 
     assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/7"), *ours]
 
 
-# -- observed duplicates ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("duplicates", ["drop", "divert"])
 def test_observed(duplicates: str) -> None:
     """An address that observes accepts all messages in order, each with its verdict in place of a forged or former one."""
@@ -307,9 +298,6 @@ def test_observed(duplicates: str) -> None:
     assert (written[1].key, written[1].value, written[1].timestamp) == (b"group", None, 5)
 
 
-# -- diverted duplicates ---------------------------------------------------------------------------------------------
-
-
 def test_diverted() -> None:
     """A diverted duplicate is as it came, its own key included, and names its source and its original's."""
     headers: Headers = [("b", b"1"), ("a", None), ("b", b"")]
@@ -327,9 +315,6 @@ def test_diverted() -> None:
     expected = [*headers, ("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", b"orders/0/77")]
     assert _read([diverted]) == [Written(b"k", None, expected, 5)]
     assert [batch.headers[0][1] for batch in _read(_only(batches, "orders.accepted"))] == [b"orders/3/5"]
-
-
-# -- forwarded records -----------------------------------------------------------------------------------------------
 
 
 def test_forwarded() -> None:
@@ -353,9 +338,6 @@ def test_forwarded() -> None:
     assert written == Written(None, b"", [*headers, *ours], written.timestamp)
     assert before <= written.timestamp <= after
     assert len(_read(_only(batches, "orders.accepted"))) == 1
-
-
-# -- too large -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("topic", ["orders.accepted", "orders.duplicates", FORWARD])
@@ -390,8 +372,6 @@ def test_just_fits() -> None:
     with pytest.raises(TooLargeError):
         _emit(short, [Given(0, value=b"x" * 3_000)], new_builder=_builders(1_000))
 
-
-# -- quarantine ------------------------------------------------------------------------------------------------------
 
 OURS: Headers = [("_RF_SOURCE", b"orders/3/8"), ("_RF_REASON", b"too large")]
 
@@ -456,9 +436,6 @@ def test_no_digest_by_an_old_size() -> None:
         emitter.emit(outcome, _builders(2_500), sizes_confirmed=False)
     assert caught.value.reasons == {}
     assert len(emitter.emit(outcome, _builders(2_500), sizes_confirmed=True)) == 1
-
-
-# -- the changelog --------------------------------------------------------------------------------------------------
 
 
 def _table(tmp_path: Path, *, persistent: bool = True) -> LaneTable:

@@ -142,8 +142,6 @@ def test_no_room(name: str) -> None:
     assert fault.endswith(f"--topic {name} --add-config max.message.bytes=1048588")
 
 
-# -- topics of other addresses that transactions have parts for -----------------------------------------------------
-
 PREFIX = "transactions of orders have parts for payments: "
 
 

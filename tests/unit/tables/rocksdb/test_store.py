@@ -51,9 +51,6 @@ def _sequences(store: Store) -> list[int]:
     return sorted(codec.decode_ring(*slot).sequence for slot in store.slots())
 
 
-# -- what is written is read ----------------------------------------------------------------------------------------
-
-
 def test_layout(store: Store) -> None:
     """These bytes are on disks: a change that breaks this test needs a new format version."""
 
@@ -92,9 +89,6 @@ def test_write_is_all_or_nothing(store: Store) -> None:
     assert _sequences(store) == [3]
 
 
-# -- epochs -------------------------------------------------------------------------------------------------------
-
-
 def test_stale_epoch(store: Store) -> None:
     """A write of an older or a later opening is refused, and nothing is written; the present one may write."""
     old = store.begin_epoch()
@@ -131,9 +125,6 @@ def test_epochs_are_those_of_the_process(store: Store, tmp_path: Path) -> None:
     assert afresh.state() is None
     afresh.close()
     other.close()
-
-
-# -- opening ------------------------------------------------------------------------------------------------------
 
 
 def test_second_open(store: Store) -> None:
@@ -181,9 +172,6 @@ def test_create_afresh(tmp_path: Path, damaged: bool) -> None:
     _put(afresh, 4)
     assert _sequences(afresh) == [4]
     afresh.close()
-
-
-# -- damage: each must be noticed, since a ring that lost IDs in silence lets duplicates pass -----------------------
 
 
 @pytest.fixture
@@ -295,9 +283,6 @@ def test_slot_that_cannot_be_read(store: Store, value: bytes) -> None:
         store.slots_of([key])
 
 
-# -- folders that cannot be used --------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _unprivileged() -> Iterator[Path]:
     """Yield a folder that may be read but not written. Root, unhindered by file modes, becomes the user ``nobody`` for that time."""
@@ -340,9 +325,6 @@ def test_file_in_the_way(tmp_path: Path, below: str) -> None:
 
     with pytest.raises(PrerequisiteError, match=r"app\.data_dir"):
         Store(tmp_path / "data" / below)
-
-
-# -- memory -----------------------------------------------------------------------------------------------------------
 
 
 def test_stores_share_what_is_not_in_files_yet(tmp_path: Path) -> None:
