@@ -31,22 +31,6 @@ def _do_next(window: Window) -> int | None:
     return offset
 
 
-def test_takes_its_place() -> None:
-    """A finished message comes once more before what waits of its group, and ``next`` never goes back."""
-    window = _window(Progress(0))
-    window.feed(of(b"a", 0, 1, 2))
-
-    assert [_do_next(window), _do_next(window)] == [0, 1]
-    assert window.redrive(0, 1)
-    assert window.redrives.missing() == [0]
-    assert _written(window).again == (0,)
-    assert window.add_redriven(Fetched(0, b"a"))
-    assert window.redrives.missing() == []
-    assert not window.add_redriven(Fetched(0, b"a"))
-    assert [_do_next(window), _do_next(window), _do_next(window)] == [0, 2, None]
-    assert (window.next, _written(window).again) == (3, ())
-
-
 def test_asked_twice() -> None:
     """A redrive with the same number changes nothing, even after it was done; the next number does."""
     window = _window(Progress(0))
@@ -149,7 +133,7 @@ def test_dropped_and_redriven_without_a_consumer() -> None:
 
 
 def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limited number of redrives may wait. Counts are kept for as many messages, and for all that wait."""
+    """A limited number of redrives may wait. Counts are kept for a limited number, and for all that wait."""
     monkeypatch.setattr(redrive_queue, "AGAIN_MAX", 3)
     monkeypatch.setattr(redrive_queue, "REDRIVEN_MAX", 4)
     window = _window(Progress(10))
@@ -177,6 +161,9 @@ def test_offset_was_set() -> None:
     assert resume(dataclasses.replace(recorded, next=3), Log("t", 3, 4, 20)).progress.again == (8,)
 
 
+GROUPS = (b"a", b"b", None)
+
+
 class _Story:
     """One partition in the hands of one holder after another, and how often each of its messages was done, and should be."""
 
@@ -192,7 +179,7 @@ class _Story:
     def fetch(self, upto: int) -> None:
         """Fetch on, sometimes from an offset that was fetched before."""
         begin = max(0, self.fed - self.chance.randrange(3))
-        self.window.feed([Fetched(index, (b"a", b"b", None)[index % 3]) for index in range(begin, upto)])
+        self.window.feed([Fetched(index, GROUPS[index % 3]) for index in range(begin, upto)])
         self.fed = max(self.fed, upto)
 
     def purge(self) -> None:
@@ -200,7 +187,7 @@ class _Story:
         fetched = min(self.COUNT, self.fed + self.chance.randrange(2))
         kind, below = self.chance.randrange(2), self.chance.randint(fetched, self.COUNT)
         group = (b"a", b"b")[kind]
-        groups = {number: (b"a", b"b", None)[number % 3] for number in self.window.unfetched(below)}
+        groups = {number: GROUPS[number % 3] for number in self.window.unfetched(below)}
         self.fetch(fetched)
         self.window.drop_unfetched(group, groups)
         self.window.purge(group, below)
@@ -209,14 +196,19 @@ class _Story:
 
     def add_redriven(self, share: float = 1.0) -> None:
         for number in self.window.redrives.missing():
-            if self.chance.random() < share:
-                self.window.add_redriven(Fetched(number, (b"a", b"b", None)[number % 3]))
+            record = Fetched(number, GROUPS[number % 3])
+            if self.chance.random() < share and self.window.add_redriven(record):
+                assert not self.window.add_redriven(record), "it is there"
 
     def work(self) -> bool:
-        offset = _do_next(self.window)
-        if offset is not None:
-            self.done[offset] += 1
-        return offset is not None
+        """Do one message: of its group the first one that is there."""
+        offset, missing = _do_next(self.window), self.window.redrives.missing()
+        if offset is None:
+            return False
+        self.done[offset] += 1
+        ahead = [number for number in range(offset % 3, min(offset, self.fed), 3) if number not in missing]
+        assert offset % 3 == 2 or not any(self.wanted[number] > self.done[number] for number in ahead)
+        return True
 
     def redrive(self) -> None:
         offset = self.chance.randrange(self.COUNT)
