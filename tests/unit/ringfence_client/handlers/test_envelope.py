@@ -32,10 +32,18 @@ def test_what_is_written() -> None:
 
 
 def test_ids() -> None:
-    """An ID may be any bytes, under the address's header. An empty ID means none."""
+    """An ID may be any bytes, under the address's header. An empty ID means none. Others are refused."""
     assert envelope([Part("")], b"\xff", id_header="X-ID").headers[1:] == [("X-ID", b"\xff")]
     for none in (None, "", b""):
         assert envelope([Part("")], none).headers == [("_RF_TX", b"json/1")]
+    given: Any
+    for *given, complaint in (
+        (7, "ID", "duplicate_id is of type int: give bytes"),
+        ("7", "_RF_SOURCE", "'_RF_SOURCE' begins with _RF_"),
+        ("7", b"ID", "id_header is of type bytes: give a string"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=complaint):
+            envelope([Part("")], given[0], id_header=given[1])
 
 
 def test_most() -> None:
@@ -70,19 +78,6 @@ def test_refused(parts: list[Any], complaint: str) -> None:
     """A malformed part is refused where the transaction is made, and named, instead of going to quarantine."""
     with pytest.raises((TypeError, ValueError), match=complaint):
         envelope(parts)
-
-
-@pytest.mark.parametrize(
-    ("duplicate_id", "id_header", "complaint"),
-    [
-        (7, "ID", "duplicate_id is of type int: give bytes"),
-        ("7", "_RF_SOURCE", "'_RF_SOURCE' begins with _RF_"),
-        ("7", b"ID", "id_header is of type bytes: give a string"),
-    ],
-)
-def test_ids_that_are_none(duplicate_id: Any, id_header: Any, complaint: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=complaint):
-        envelope([Part("")], duplicate_id, id_header=id_header)
 
 
 def test_producers_load_no_consumer() -> None:

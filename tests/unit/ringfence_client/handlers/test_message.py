@@ -40,12 +40,23 @@ def test_as_published() -> None:
     assert (plain.group, plain.key, plain.source) == (b"group", b"group", "orders.accepted/2/77")
 
 
-def test_verdict() -> None:
-    """The verdict of an address that observes is an attribute, not a header that a handler would send on."""
-    message = _made(Fetched(headers=(("a", b"1"), ("_RF_VERDICT", b"DUPLICATE orders/0/5"))))
+@pytest.mark.parametrize(
+    ("header", "name", "value"),
+    [
+        (("_RF_VERDICT", b"DUPLICATE orders/0/5"), "verdict", "DUPLICATE orders/0/5"),
+        (("_RF_SEQ", b"123456789012345678"), "sequence", 123456789012345678),
+        (("_RF_SEQ", None), "sequence", None),
+        (("_RF_SEQ", b"-1"), "sequence", None),
+        (("_RF_SEQ", b"9" * 21), "sequence", None),
+        (("_RF_TX_PART", b"2/11"), "part", PartNumber(2, 11)),
+    ],
+)
+def test_attributes(header: tuple[str, bytes | None], name: str, value: object) -> None:
+    """Verdict, number and part are attributes, and not headers that a handler would send on."""
+    message = _made(Fetched(headers=(("a", b"1"), header)))
 
-    assert (message.verdict, message.headers) == ("DUPLICATE orders/0/5", [("a", b"1")])
-    assert _made(Fetched()).verdict is None
+    assert (getattr(message, name), message.headers) == (value, [("a", b"1")])
+    assert getattr(_made(Fetched()), name) is None
 
 
 def test_null_key() -> None:
@@ -130,29 +141,7 @@ def test_delays() -> None:
             Retry("later", given)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("header", "sequence"),
-    [(b"123456789012345678", 123456789012345678), (None, None), (b"-1", None), (b"9" * 21, None)],
-)
-def test_sequence(header: bytes | None, sequence: int | None) -> None:
-    """The sequence header is hidden from the producer's headers, whatever somebody else wrote there."""
-    message = _made(Fetched(headers=(("a", b"1"), ("_RF_SEQ", header))))
-
-    assert (message.sequence, message.headers) == (sequence, [("a", b"1")])
-
-
 # -- parts of transactions -------------------------------------------------------------------------------------------
-
-
-def test_part_of_a_transaction() -> None:
-    """A part gives its number and the count of parts, and hides the header from the producer's headers."""
-    message = _made(
-        Fetched(headers=(("a", b"1"), ("_RF_SOURCE", b"transfers/0/5"), ("_RF_TX_PART", b"2/11")))
-    )
-
-    assert (message.part, str(message.part)) == (PartNumber(2, 11), "2/11")
-    assert (message.source, message.headers) == ("transfers/0/5", [("a", b"1")])
-    assert _made(Fetched()).part is None
 
 
 @pytest.mark.parametrize(

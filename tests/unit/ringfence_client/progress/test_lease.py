@@ -10,7 +10,6 @@ from ringfence_client.progress.progress_record import DRAINING, HELD, RELEASED, 
 TIMEOUT = 10.0
 IDLE = 2.0
 RUNNING = Progress(5, holder="other", state=HELD, token=3, delivered=7, running=2, beat=9)
-AT_REST = replace(RUNNING, running=0)
 
 
 def _watch() -> LeaseWatch:
@@ -53,16 +52,6 @@ def test_any_change_is_a_sign_of_life(change: dict[str, object]) -> None:
 
     assert watch.silence_left(replace(RUNNING, **change), 9.5, 9.5) == TIMEOUT  # type: ignore[arg-type]
     assert watch.silence_left(replace(RUNNING, **change), 19, 19) == 0.5  # type: ignore[arg-type]
-
-
-def test_idle_then_running() -> None:
-    """The limit follows the present record: a run that begins protects for longer at once, and its end for less."""
-    watch = _watch()
-
-    assert watch.silence_left(AT_REST, 0, 0) == IDLE
-    assert watch.silence_left(replace(RUNNING, beat=10), 1.9, 1.9) == TIMEOUT
-    assert watch.silence_left(replace(RUNNING, beat=10), 4.9, 4.9) == TIMEOUT - 3
-    assert watch.silence_left(replace(AT_REST, beat=11), 5, 5) == IDLE
 
 
 def test_reading_that_takes_long() -> None:
