@@ -7,17 +7,15 @@ from pathlib import Path
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
-from tests.support.bridges import processes
 from tests.support.bridges.processes import Two
 from tests.support.brokers.secured import SecuredBroker
 from tests.support.worker import Running, configure, worker
 
 
-@pytest.fixture(scope="module")
-def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    """Yield a source, which is the test run's broker, and a target."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
-        yield Two(broker.bootstrap_servers, target.bootstrap_servers)
+@pytest.fixture
+def two(bootstrap: str) -> Two:
+    """Return one cluster at both ends: where the target is makes no difference to most tests."""
+    return Two(bootstrap, bootstrap)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,10 +3,7 @@
 import asyncio
 import json
 import signal
-import threading
 import time
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +14,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 from agents.bridge.offsets import OffsetMetadata, encode
 from agents.bridge.plan import plans
 from app.bridge import drains
-from ringfence_client.consumer import group_terms
 from ringfence_kafka.config.load import load
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.groups import committed_offsets
 from ringfence_kafka.groups.committed_offsets import Committed
 from tests.support import kafka
 from tests.support.bridges import processes
-from tests.support.bridges.processes import PARTITIONS, Set, Two, hop_of, messages, numbers, prepare
+from tests.support.bridges.processes import Set, Two, hop_of, messages, numbers, prepare
 from tests.support.kafka import Sent
 from tests.support.records import unusual
 from tests.support.worker import run_verb, wait_for
@@ -53,35 +49,8 @@ def test_forwards_as_it_is(two: Two, tmp_path: Path) -> None:
     assert all(homes[item.key] == item.partition for item in got)
 
 
-def test_offset_set_back(two: Two, tmp_path: Path) -> None:
-    """B1: exactly the other 900 messages pass, in order, when the group's offset is set to 0 after 100 of 1,000."""
-    given = prepare(two, tmp_path)
-    sent = messages(1_000)
-    given.send(sent[:100])
-    with processes.quick(given.config):
-        given.settled([100])
-    kafka.commit(two.source, given.group, given.topic, 0)
-    given.send(sent[100:])
-    with processes.quick(given.config):
-        got = given.settled([1_000])
-
-    assert len(got) == 1_100
-    passed = processes.passed(got)
-    assert sorted(int(item.value or b"") for item in passed) == list(range(1_000))
-    for partition in range(PARTITIONS):
-        numbers = [int(item.value or b"") for item in passed if item.partition == partition]
-        assert numbers == sorted(numbers)
-
-
-def _long(point: str) -> Any:
-    return pytest.param(point, marks=pytest.mark.long)
-
-
-# Each but the last waits for a session to run out; test_bridge_to_worker.py kills one, and the model of instances has them all.
-@pytest.mark.parametrize(
-    "point",
-    [_long("before-send"), _long("mid-send"), _long("after-send"), _long("before-commit"), "after-commit"],
-)
+# The first waits for a session to run out; the model of instances has all points.
+@pytest.mark.parametrize("point", [pytest.param("mid-send", marks=pytest.mark.long), "after-commit"])
 def test_killed(two: Two, tmp_path: Path, point: str) -> None:
     """B3: the bridge is killed at each point; the next process continues, nothing is lost, nothing passes twice."""
     given = prepare(two, tmp_path, window=100)
@@ -99,36 +68,34 @@ def test_killed(two: Two, tmp_path: Path, point: str) -> None:
     assert sorted(int(item.value or b"") for item in passed) == list(range(400))
 
 
-def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
-    """Aborted transactions and markers at the end leave no lag; aborted records are not forwarded."""
-    given = prepare(two, tmp_path)
-    kafka.send_in_transaction(two.source, given.topic, messages(5), commit=True)
-    kafka.send_in_transaction(two.source, given.topic, messages(5, first=5), commit=False)
-    with processes.quick(given.config):
-        got = given.settled(kafka.end_offsets(two.source, given.topic))
+def test_what_the_target_does_not_take(two: Two, tmp_path: Path) -> None:
+    """B12: a message that is too large for the target, or malformed, goes to quarantine there with the reason; the rest flows.
 
-    assert [item.value for item in sorted(got, key=lambda item: int(item.value or b""))] == [
-        b"%d" % index for index in range(5)
-    ]
-
-
-def test_too_large(two: Two, tmp_path: Path) -> None:
-    """B12: a message that is too large for the target goes to quarantine there, by size and digest if necessary; the rest flows."""
+    The bridge asks again before it refuses a message for its size: the limit may have been raised.
+    """
     given = prepare(two, tmp_path, settings={"max.message.bytes": "20000"})
     given.send([*messages(5), Sent(b"large", b"g1", b"x" * 50_000), *messages(5, first=5)])
+    asyncio.run(unusual.send(two.source, given.topic, [unusual.MALFORMED]))
+    given.send(messages(5, first=10))
     with processes.bridge(given.config, given.name) as process:
-        got = given.settled([11])
-        assert (
-            f'ringfence_bridge_quarantined_total{{bridge="{given.name}",partition="0"}} 1.0'
-            in process.page("/metrics")
-        )
+        given.settled([17])
+        counted = f'ringfence_bridge_quarantined_total{{bridge="{given.name}",partition="0"}} 2.0'
+        assert counted in process.page("/metrics")
         gauge = f'ringfence_bridge_quarantine_open_records{{bridge="{given.name}"}}'
-        wait_for(lambda: f"{gauge} 1.0" in process.page("/metrics"), process.log)
-    (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
+        wait_for(lambda: f"{gauge} 2.0" in process.page("/metrics"), process.log)
+        kafka.alter_topic(two.target, given.address, "max.message.bytes", "100000")
+        given.send([Sent(b"fits now", b"g1", b"7" * 50_000)])
+        got = given.settled([18])
+    large, malformed = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
 
-    assert sorted(numbers(processes.passed(got))) == list(range(10))
-    assert (kept.key, kept.value, kept.source) == (b"g1", b"x" * 50_000, f"{given.topic}/0/5")
-    assert b"takes max.message.bytes = 20000" in (dict(kept.headers)["_RF_REASON"] or b"")
+    passed = processes.passed(got)
+    assert sorted(item.value or b"" for item in passed if item.id != b"fits now") == sorted(
+        b"%d" % index for index in range(15)
+    )
+    assert len(passed) == 16
+    assert (large.key, large.value, large.source) == (b"g1", b"x" * 50_000, f"{given.topic}/0/5")
+    assert b"takes max.message.bytes = 20000" in (dict(large.headers)["_RF_REASON"] or b"")
+    assert b"is not UTF-8" in (dict(malformed.headers)["_RF_REASON"] or b"")
 
 
 def test_status_counts_its_quarantine(two: Two, tmp_path: Path) -> None:
@@ -156,52 +123,6 @@ def test_status_counts_its_quarantine(two: Two, tmp_path: Path) -> None:
     assert stands() == []
 
 
-def test_a_limit_that_was_raised(two: Two, tmp_path: Path) -> None:
-    """The bridge asks the target again before it refuses a message for its size: it looked before the limit was raised."""
-    given = prepare(two, tmp_path, settings={"max.message.bytes": "20000"})
-    given.send(messages(5))
-    with processes.bridge(given.config, given.name):
-        processes.confirmed_at(two.source, given.group, given.topic, [5])
-        kafka.alter_topic(two.target, given.address, "max.message.bytes", "100000")
-        given.send([Sent(b"large", b"g1", b"7" * 50_000), *messages(5, first=5)])
-        got = given.settled([11])
-
-    assert len(processes.passed(got)) == 11
-    assert kafka.end_offsets(two.target, f"{given.name}.quarantine") == [0]
-
-
-def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
-    """A message that is too large even for the quarantine stops its partition, which reports it; others flow.
-
-    When the target takes it, all continue.
-    """
-    given = prepare(two, tmp_path, source_partitions=2, settings={"max.message.bytes": "20000"})
-    kafka.create_topics(two.target, {f"{given.name}.quarantine": (1, {"max.message.bytes": "100"})})
-    large = Sent(b"large", b"g1", b"7" * 50_000)
-    given.send(messages(5))
-    with processes.bridge(given.config, given.name) as process:
-        given.send([large, *messages(5, first=5)])
-        processes.confirmed_at(two.source, given.group, given.topic, [5, 0])
-        wait_for(lambda: process.health()[0] == 503, process.log)
-        for first in range(100, 600, 100):
-            given.send(messages(100, first=first), 1)
-            processes.confirmed_at(two.source, given.group, given.topic, [5, first])
-        stopped, well = processes.status(given.config, code=1)["bridges"][given.name]["partitions"]
-        assert (
-            "raise its max.message.bytes = 100" in process.health()[1]["bridges"][given.name]["reasons"]["0"]
-        )
-        assert stopped["retried"] + well["retried"] == 0
-        kafka.alter_topic(two.target, given.address, "max.message.bytes", "100000")
-        got = given.settled([11, 500])
-        process.wait_ready()
-
-    assert "offset 5 is refused permanently" in stopped["error"]
-    assert stopped["since"] is not None
-    assert (stopped["lag"], well["error"]) == (6, None)
-    assert len(got) == 511
-    assert processes.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["error"] is None
-
-
 def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
     """The bridge finds, among hundreds, a record that only the broker refuses, for example for its timestamp, and sets it aside."""
     given = prepare(two, tmp_path, settings={"message.timestamp.before.max.ms": "3600000"})
@@ -216,20 +137,6 @@ def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
 
     assert numbers(processes.passed(got)) == [index for index in range(300) if index != 137]
     assert kept.source == f"{given.topic}/0/137"
-
-
-def test_header_name_that_is_not_utf_8(two: Two, tmp_path: Path) -> None:
-    """B12: a record whose header name is not UTF-8 goes to quarantine, with the reason."""
-    given = prepare(two, tmp_path)
-    given.send(messages(3))
-    asyncio.run(unusual.send(two.source, given.topic, [unusual.MALFORMED]))
-    given.send(messages(3, first=3))
-    with processes.bridge(given.config, given.name):
-        got = given.settled([7])
-    (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
-
-    assert sorted(numbers(processes.passed(got))) == list(range(6))
-    assert b"is not UTF-8" in (dict(kept.headers)["_RF_REASON"] or b"")
 
 
 def test_filter_and_headers(two: Two, tmp_path: Path) -> None:
@@ -251,10 +158,13 @@ def test_filter_and_headers(two: Two, tmp_path: Path) -> None:
 
 
 def test_drain(two: Two, tmp_path: Path) -> None:
-    """--drain forwards the present messages, stops exactly there, and ends."""
+    """--drain forwards the present messages, but no aborted ones, stops exactly there, and ends."""
     given = prepare(two, tmp_path, source_partitions=2)
     given.send(messages(500), 0)
-    kafka.send_in_transaction(two.source, given.topic, messages(10, first=500), commit=True, partition=1)
+    for commit in (True, False):
+        kafka.send_in_transaction(
+            two.source, given.topic, messages(10, first=500), commit=commit, partition=1
+        )
     done = run_verb(
         "bridge", given.name, "--drain", "--web-port", "0", "--config", str(given.config), check=False
     )
@@ -313,105 +223,68 @@ async def test_drain_of_others(two: Two, tmp_path: Path) -> None:
         await drains.ends_of(found)
 
 
-def test_killed_is_seen(two: Two, tmp_path: Path) -> None:
-    """Status reports messages that wait while no bridge forwards them, for people too, and its exit code is 1."""
-    given = prepare(two, tmp_path)
-    with processes.bridge(given.config, given.name) as process:
-        given.send(messages(10))
-        given.settled([10])
-        assert process.stop() == 0
-    assert processes.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["member"] is None
-    given.send(messages(7, first=10))
-    done = run_verb("bridge", "status", "--config", str(given.config), check=False)
+def test_nobody_forwards_it(two: Two, tmp_path: Path) -> None:
+    """``bridge status`` reports messages that wait while no bridge forwards them, for people too, and its exit code is 1.
 
-    assert done.returncode == 1
-    assert "NOBODY forwards it, and messages wait: run 'ringfence bridge'" in done.stdout
-    assert processes.status(given.config)["bridges"][given.name]["partitions"][0]["lag"] == 7
-
-
-def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
-    """``bridge status`` and ``status`` find a bridge that left the configuration with unforwarded messages.
-
-    They do not report one that somebody has put back.
+    ``bridge status`` and ``status`` also find a bridge that left the configuration with unforwarded messages.
     """
     given = prepare(two, tmp_path)
-    with processes.bridge(given.config, given.name) as process:
-        given.send(messages(10))
-        given.settled([10])
-
-        def configured(name: str, topic: str) -> Path:
-            """Return the same application with another bridge."""
-            return processes.configure(
-                tmp_path, two.source, two.target,
-                app_id=f"{given.name}-app", name=name, source_topic=topic, address=given.address,
-            )  # fmt: skip
-
-        kafka.create_topics(two.source, {f"{given.topic}-else": (1, {})})
-        renamed = configured(f"{given.name}-new", given.topic)
-        config = configured(f"{given.name}-other", f"{given.topic}-else")
-        assert processes.status(config, code=0)["left"] == []
-        given.send(messages(3, first=10))
+    kafka.create_topics(two.source, {f"{given.topic}-else": (1, {})})
+    renamed, config = (
+        processes.configure(
+            tmp_path, two.source, two.target,
+            app_id=f"{given.name}-app", name=f"{given.name}-{name}", source_topic=topic, address=given.address,
+        )
+        for name, topic in (("new", given.topic), ("other", f"{given.topic}-else"))
+    )  # fmt: skip
+    with processes.bridge(given.config, given.name):
+        given.send(messages(13))
         given.settled([13])
         assert processes.status(config, code=0)["left"] == []
-        assert process.stop() == 0
+    (row,) = processes.status(given.config, code=0)["bridges"][given.name]["partitions"]
+    assert (row["member"], row["lag"]) == (None, 0)
     given.send(messages(7, first=13))
+    present = run_verb("bridge", "status", "--config", str(given.config), check=False)
     (left,) = processes.status(config, code=1)["left"]
     shown = run_verb("bridge", "status", "--config", str(config), check=False).stdout
     whole = run_verb("status", "--json", "--config", str(config), check=False)
-    told = json.loads(whole.stdout)["findings"]
-    assert [item["where"] for item in told if item["where"].startswith("bridge")] == [
-        f"bridge {given.name}"
-    ], told
-    (finding,) = [item for item in told if item["where"].startswith("bridge")]
+    (finding,) = [
+        item for item in json.loads(whole.stdout)["findings"] if item["where"] == f"bridge {given.name}"
+    ]
     (taken_over,) = processes.status(renamed)["left"]
 
+    assert present.returncode == 1
+    assert "NOBODY forwards it, and messages wait: run 'ringfence bridge'" in present.stdout
+    assert "no longer in this configuration" not in present.stdout
     assert (left["bridge"], left["lag"], left["read_by"]) == (given.name, 7, None)
-    assert (
-        f"{given.name}: it is no longer in this configuration, and up to 7 messages wait in {given.topic}"
-        in shown
-    )
+    gone = f"{given.name}: it is no longer in this configuration, and up to 7 messages wait in {given.topic}"
+    assert gone in shown
     assert f"--delete --group {given.group}" in shown
-    assert (whole.returncode, finding["where"], finding["stands"]) == (1, f"bridge {given.name}", True)
+    assert (whole.returncode, finding["stands"]) == (1, True)
     assert "up to 7 messages wait" in finding["what"]
     assert taken_over["read_by"] == f"{given.name}-new"
-    assert processes.status(given.config)["left"] == []
 
 
-def test_target_topic_missing_and_made(two: Two, tmp_path: Path) -> None:
-    """A target topic that is missing at the start gives one line with the remedy, and exit code 2."""
+def test_what_is_missing(two: Two, tmp_path: Path) -> None:
+    """An unknown name, a missing target topic and a missing source topic give one line with the remedy, and exit code 2."""
     given = prepare(two, tmp_path)
-    kafka.delete_topics(two.target, [given.address])
-    done = run_verb("bridge", "--config", str(given.config), check=False)
 
-    assert done.returncode == 2
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("ringfence:")]
+    def refused(*arguments: str) -> str:
+        done = run_verb("bridge", *arguments, "--config", str(given.config), check=False)
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith("ringfence:")]
+        assert done.returncode == 2
+        return line
+
+    assert refused("other") == f"ringfence: unknown bridge 'other': the configuration has {given.name}"
+    kafka.delete_topics(two.target, [given.address])
+    line = refused()
     assert f"{given.address} does not exist" in line
     assert "run 'ringfence topics create' there" in line
-
-
-def test_source_topic_missing(two: Two, tmp_path: Path) -> None:
-    given = prepare(two, tmp_path)
     kafka.delete_topics(two.source, [given.topic])
-    done = run_verb("bridge", "--config", str(given.config), check=False)
-
-    assert done.returncode == 2
-    assert f"{given.topic} does not exist" in done.stderr
+    assert f"{given.topic} does not exist" in refused()
 
 
-def test_names(two: Two, tmp_path: Path) -> None:
-    """The error for an unknown name lists the known names, and names the lack of bridges if there are none."""
-    given = prepare(two, tmp_path)
-    done = run_verb("bridge", "other", "--config", str(given.config), check=False)
-
-    assert (done.returncode, done.stderr) == (
-        2, f"ringfence: unknown bridge 'other': the configuration has {given.name}\n",
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("at_once", [False, True])
-def test_processes_with_another_filter(
-    two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
-) -> None:
+def test_processes_with_another_filter(two: Two, tmp_path: Path) -> None:
     """A second process with another filter forwards nothing and names the difference at each look.
 
     When the first has ended it begins by itself.
@@ -423,66 +296,27 @@ def test_processes_with_another_filter(
         Sent(b"%d" % index, None, b"%d" % index, (("land", (b"fr", b"be")[index % 2]),))
         for index in range(40)
     ]
-    with processes.quick(given.config) as (first,):
-        if at_once:
-            monkeypatch.setattr(group_terms, "unlike", _alike_at_first(group_terms.unlike))
-        second = processes.BridgeProcess(newer, f"{given.name}-newer") if not at_once else None
-        with ThreadPoolExecutor(1) as pool:
-            stop = threading.Event()
-            told: list[str] = []
-            running = pool.submit(_run_until, stop, newer, told) if second is None else None
-            try:
-                if second is not None:
-                    second.start()
-                    wait_for(lambda: "filter_values" in second.log(), second.log)
-                else:
-                    wait_for(lambda: any("filter_values" in name for name in told), lambda: str(told[-3:]))
-                wait_for(
-                    lambda: first.state.ready and len(first.state.partitions) == 2,
-                    lambda: str(first.state.reasons),
-                )
-                given.send(sent[:20], 0)
-                given.send(sent[20:], 1)
-                got = given.settled([20, 20])
-                reasons = told[-1] if second is None else str(second.health()[1])
-            finally:
-                stop.set()
-                if running is not None:
-                    running.result(60)
-                elif second is not None and not second.running:
-                    second.destroy()
-    if second is not None:
-        try:
-            second.wait_ready()
-            given.send([Sent(b"late", None, b"99", (("land", b"be"),))])
-            late = given.settled([21, 20])
-            assert second.stop() == 0
-        finally:
-            second.destroy()
-        assert sorted(numbers(late)) == [*range(0, 40, 2), 99]
+    second = processes.BridgeProcess(newer, f"{given.name}-newer")
+    try:
+        with processes.quick(given.config) as (first,):
+            second.start()
+            wait_for(lambda: "filter_values" in second.log(), second.log)
+            wait_for(
+                lambda: first.state.ready and len(first.state.partitions) == 2,
+                lambda: str(first.state.reasons),
+            )
+            given.send(sent[:20], 0)
+            given.send(sent[20:], 1)
+            got = given.settled([20, 20])
+            reasons = str(second.health()[1])
+        second.wait_ready()
+        given.send([Sent(b"late", None, b"99", (("land", b"be"),))])
+        late = given.settled([21, 20])
+        assert second.stop() == 0
+    finally:
+        second.destroy()
 
     assert sorted(numbers(got)) == list(range(0, 40, 2))
+    assert sorted(numbers(late)) == [*range(0, 40, 2), 99]
     assert "filter_values = [" in reasons
     assert "starts when the last one has stopped" in reasons
-
-
-def _alike_at_first(unlike: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
-    """Let both look before either has joined."""
-    asked = 0
-
-    async def looked(*arguments: Any) -> str:
-        nonlocal asked
-        asked += 1
-        return "" if asked == 1 else await unlike(*arguments)
-
-    return looked
-
-
-def _run_until(stop: threading.Event, config: Path, told: list[str]) -> None:
-    async def run() -> None:
-        async with processes.in_this_process(config, first=1) as (own,):
-            while not stop.is_set():
-                told.append(str(own.state.reasons))
-                await asyncio.sleep(0.05)
-
-    asyncio.run(run())

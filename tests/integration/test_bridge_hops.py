@@ -1,7 +1,6 @@
 """Hops of bridges at a real worker: each passes once, whatever happens to the worker's state."""
 
 import json
-import random
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -16,7 +15,7 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tests.support import kafka
 from tests.support.kafka import Got, Sent, at_home
-from tests.support.worker import Running, WorkerProcess, configure, run_verb, wait_for, worker
+from tests.support.worker import Running, configure, run_verb, worker
 
 APP = "hops"
 TOPIC_ID = "AbC_-67890123456789012"
@@ -33,32 +32,16 @@ ADDRESSES: list[dict[str, Any]] = [
 
 
 def hop(step: int, confirmed: int = 0, source: Source = SOURCE) -> tuple[tuple[str, bytes], ...]:
-    return (
-        ("_RF_BRIDGE_DUPL_ID", encode(Hop(source, step))),
-        ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),
-    )
+    return (("_RF_BRIDGE_DUPL_ID", encode(Hop(source, step))), ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed))
 
 
-def crossed(
-    step: int, confirmed: int = 0, *more: tuple[str, bytes], user_id: bytes | None = None, key: bytes = b"g"
-) -> Sent:
+def crossed(step: int, confirmed: int = 0, *more: tuple[str, bytes], user_id: bytes | None = None) -> Sent:
     """Return a record as a bridge writes it."""
-    return Sent(user_id, key, b"%d" % step, (*hop(step, confirmed), *more))
+    return Sent(user_id, b"g", b"%d" % step, (*hop(step, confirmed), *more))
 
 
 def values(got: list[Got]) -> list[bytes | None]:
     return [item.value for item in got]
-
-
-def _metric(running: Running, name: str, address: str) -> float:
-    text = running.worker.page("/metrics")
-    return float(
-        next(
-            line.split()[-1]
-            for line in text.splitlines()
-            if line.startswith(f'{name}{{address="{address}"}}')
-        )
-    )
 
 
 def test_messages_without_ids(running: Running) -> None:
@@ -73,88 +56,8 @@ def test_messages_without_ids(running: Running) -> None:
     assert {name: counts[name] for name in ("unchecked", "duplicates", "bridge_duplicates")} == {
         "unchecked": 11, "duplicates": 7, "bridge_duplicates": 7,
     }  # fmt: skip
-    assert _metric(running, "ringfence_bridge_duplicates_total", "hops-no-ids") == 7
-
-
-def test_ids_of_users(running: Running) -> None:
-    """User IDs of a new hop count unless the bridge ignores them. Duplicates by a hop are diverted without an original."""
-    got = running.outcome(
-        "hops-ids",
-        [
-            Sent(b"a", b"g", b"plain"),
-            crossed(1, user_id=b"a"),
-            crossed(2, user_id=b"b"),
-            crossed(3, 0, IGNORE, user_id=b"a"),
-            crossed(4, 0, IGNORE, user_id=b"c"),
-            crossed(2, user_id=b"new"),
-            Sent(b"b", b"g", b"of b"),
-            Sent(b"c", b"g", b"of c"),
-            Sent(b"new", b"g", b"of new"),
-        ],
-    )
-    diverted = running.read("hops-ids.duplicates", 1)
-
-    assert values(got) == [b"plain", b"2", b"3", b"4", b"of c", b"of new"]
-    assert [(item.value, dict(item.headers)["_RF_ORIGINAL"]) for item in diverted] == [
-        (b"1", b"hops-ids/0/0"), (b"2", None), (b"of b", b"hops-ids/0/2"),
-    ]  # fmt: skip
-
-
-def test_malformed(running: Running) -> None:
-    """A hop that no bridge would write goes to quarantine with the reason; it confirms nothing, and everything else flows."""
-    got = running.outcome(
-        "hops-malformed",
-        [
-            Sent(None, b"g", b"no hop", (("_RF_BRIDGE_DUPL_ID", b"to-paris/9"),)),
-            Sent(None, b"g", b"above", hop(7, 8)),
-            crossed(6),
-            Sent(None, b"g", b"forged", (("_RF_HOPS", b"berlin"),)),
-        ],
-    )
-    reasons = [
-        dict(item.headers)["_RF_REASON"] or b"" for item in running.read("hops-malformed.quarantine", 1)
-    ]
-
-    assert values(got) == [b"6", b"forged"]
-    assert got[1].headers == [("_RF_SOURCE", b"hops-malformed/0/3")]
-    assert reasons[0].startswith(b"_RF_BRIDGE_DUPL_ID is 'to-paris/9': a bridge writes <bridge>/")
-    assert reasons[1].startswith(b"_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID has offset 7")
-
-
-@pytest.mark.long
-def test_misplaced_and_killed(running: Running) -> None:
-    """No record is lost when a bridge has another partitioner and lanes forward three quarters of its records.
-
-    Later records, placed rightly, confirm them meanwhile.
-    """
-    dice = random.Random(5)
-    count, groups = 3_000, [b"group-%d" % index for index in range(20)]
-    place = {group: dice.randrange(4) for group in groups}
-    key = [dice.choice(groups) for _ in range(count)]
-    sent: list[tuple[int, int]] = []
-    begin = 0
-    while (
-        begin < count
-    ):  # cycles of up to 200; what is confirmed when one is sent is what stood there; some are sent again
-        sent += [(index, max(0, begin - 200)) for index in range(begin, min(count, begin + 200))]
-        begin += 200 if dice.random() < 0.8 else -dice.randint(0, min(begin, 200))
-    for part in (sent[: len(sent) // 2], sent[len(sent) // 2 :]):
-        for partition in range(4):
-            records = [
-                crossed(step, known, key=key[step]) for step, known in part if place[key[step]] == partition
-            ]
-            kafka.send(running.bootstrap, "hops-misplaced", records, partition)
-        if part[0] == sent[0]:
-            wait_for(lambda: len(running.read("hops-misplaced.accepted", 4)) > 200, running.worker.log)
-            running.worker.kill()
-            running.worker.start()
-            running.worker.wait_ready()
-    got = running.settled("hops-misplaced")
-
-    assert Counter(values(got)) == Counter(b"%d" % index for index in range(count))
-    for group in groups:
-        steps = [int(item.value or b"") for item in got if item.key == group]
-        assert steps == sorted(steps)
+    counter = 'ringfence_bridge_duplicates_total{address="hops-no-ids"} 7.0'
+    assert counter in running.worker.page("/metrics")
 
 
 # -- the worker's state ---------------------------------------------------------------------------------------------
@@ -218,31 +121,6 @@ def _verb(config: Path, verb: str, *arguments: str, code: int = 0) -> str:
     done = run_verb("rings", verb, *arguments, "--config", str(config), check=False)
     assert done.returncode == code, done.stderr
     return done.stdout
-
-
-@pytest.mark.long
-def test_in_memory_only(bootstrap: str, tmp_path: Path) -> None:
-    """Hops without ``persist_id_cache`` end with the process, and the changelog has none of them."""
-    name = kafka.unique("hops-memory")
-    addresses = [{"name": name, "partitions": 1, "persist_id_cache": False}]
-    config = configure(tmp_path, bootstrap, name, addresses)
-    process = WorkerProcess(config, "w")
-    try:
-        process.start()
-        process.wait_ready()
-        running = Running(bootstrap, process, addresses, name)
-        before = running.outcome(name, [crossed(5), crossed(5), crossed(6, 6)])
-        process.stop()
-        process.start()
-        process.wait_ready()
-        after = running.outcome(name, [crossed(5), crossed(5)])
-    finally:
-        process.destroy()
-    changelog = kafka.read_all(bootstrap, f"{name}-{name}-changelog", 1)
-
-    assert values(before) == [b"5", b"6"]
-    assert values(after) == [b"5", b"6", b"5"]
-    assert {item.key for item in changelog} == {b"\x00"}
 
 
 def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.harness.history import Headers, History, Record
 from tests.unit.agents.decision.test_decide import Given, Table
 
 LANES: Final = 3
+STEPS: Final = 40
 SIZES: Final = (0, 1, 2, 4, 1_000)
 _BYTES_MAX: Final = 10**6
 _TOPIC_ID: Final = b"A" * 22
@@ -48,7 +49,7 @@ def java(key: bytes, count: int) -> int:
 class BridgedRun:
     """One address, from its first record to its last; ``history`` holds its records."""
 
-    def __init__(self, name: str, seed: int, length: int = 40) -> None:
+    def __init__(self, name: str, seed: int) -> None:
         self.dice = random.Random(seed)
         self.name = name
         self.capacity = self.dice.choice(SIZES)
@@ -70,7 +71,7 @@ class BridgedRun:
         """Next offsets that the lanes have committed."""
         self.outputs: dict[tuple[str, int], list[Given]] = defaultdict(list)
         self.history = History(name, LANES, self.capacity, lambda key: java(key, LANES), divert=self.divert)
-        for _ in range(length):
+        for _ in range(STEPS):
             self._arrive()
 
     def keys(self) -> dict[str, Any]:

@@ -150,14 +150,14 @@ def bridge(config: Path, name: str, *arguments: str, **environment: str) -> Iter
 
 
 @contextlib.asynccontextmanager
-async def in_this_process(*configs: Path, first: int = 0) -> AsyncIterator[list[Bridge]]:
+async def in_this_process(*configs: Path) -> AsyncIterator[list[Bridge]]:
     """Run the bridges of these configurations in the test's process, where it can act at their fail points.
 
-    They end in order. ``first``: number of the first one.
+    They end in order.
     """
     found = [
         Bridge(plan, f"instance-{number}")
-        for number, config in enumerate(configs, first)
+        for number, config in enumerate(configs)
         for plan in plans(load(config))
     ]
     tasks = [asyncio.create_task(bridge.run()) for bridge in found]
@@ -217,7 +217,7 @@ def status(config: Path, code: int | None = None) -> dict[str, Any]:
     return found
 
 
-def wait_values(bootstrap: str, topic: str, values: int, partitions: int, limit_s: float = 60.0) -> list[Got]:
+def wait_values(bootstrap: str, topic: str, values: int, partitions: int) -> list[Got]:
     """Wait until so many distinct values are there; return all records."""
     got: list[Got] = []
 
@@ -225,7 +225,7 @@ def wait_values(bootstrap: str, topic: str, values: int, partitions: int, limit_
         got[:] = kafka.read_all(bootstrap, topic, partitions)
         return len({item.value for item in got}) >= values
 
-    wait_for(enough, lambda: f"{len({item.value for item in got})} of {values} in {topic}", limit_s)
+    wait_for(enough, lambda: f"{len({item.value for item in got})} of {values} in {topic}", 60)
     return got
 
 
