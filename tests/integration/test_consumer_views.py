@@ -1,27 +1,29 @@
 """Views of consumers: the pages of one consumer, and ``consumers show``."""
 
+import asyncio
 import json
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from ringfence_client import GroupConsumer, Message, Retry
+from ringfence_client import GroupConsumer, Message, Reject, Retry
 from ringfence_client.web import web
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.consumers.browser import Pages, pages_of
-from tests.support.consumers.in_process import Recorder, consuming, numbered
+from tests.support.consumers.in_process import Recorder, Running, consuming, numbered
 from tests.support.consumers.processes import ConsumerProcess
 from tests.support.kafka import Sent
 from tests.support.lanes import Gate, until
+from tests.support.pages import chromium
 from tests.support.worker import configure, run_verb, wait_for
-
-LONG = 50
-"""Messages of a group that keeps a small window full."""
 
 
 async def test_health(bootstrap: str) -> None:
@@ -52,37 +54,11 @@ async def test_health(bootstrap: str) -> None:
             assert report["broker"] == "answers"
 
 
-async def test_to_the_dead_letters_up_to_an_offset(bootstrap: str) -> None:
-    """Messages from the given offset on are handled as usual; a skip takes the head that somebody saw, or nothing."""
-
-    async def fail(message: Message) -> None:
-        if message.value == b"poison":
-            raise Retry("poisoned", 3600)
-
-    handler = Recorder(fail)
-    async with consuming(bootstrap) as bench:
-        bench.send(*[Sent(None, b"a", b"poison")] * 3, *numbered(b"a", 2))
-        running = await bench.start(handler)
-        async with pages_of(running) as pages:
-            await until(lambda: running.consumer.dispatcher.counts["failed"] == 1, lambda: str(handler.begun))
-            asked = {"partition": 0, "group": b"a".hex()}
-            _, skipped = await pages.post("/groups/skip", {**asked, "head": 1})
-            _, answer = await pages.post("/groups/purge", {**asked, "letters": True, "below": 3})
-
-            assert (skipped["gone"], skipped["dropped"]) == (True, 0)
-            assert answer["offsets"] == [0, 1, 2]
-        await bench.until_next(running, 5)
-
-        assert len(await bench.letters()) == 3
-        assert [offset for _, offset in handler.done] == [3, 4]
-
-
 @pytest.mark.parametrize(
     "body",
-    [{}, [], 7, {"partition": 0}, {"partition": "x", "group": "61"}, {"partition": 0, "group": "no hex"},
-     {"partition": 0, "group": None}],
+    [[], {"partition": 0}, {"partition": "x", "group": "61"}, {"partition": 0, "group": "no hex"}],
     ids=str,
-)  # fmt: skip
+)
 async def test_bad_request(body: Any) -> None:
     """A request that cannot be parsed is answered with the expected form; nothing is dropped."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -115,7 +91,6 @@ async def test_not_held(bootstrap: str) -> None:
 
 
 PARTITIONS = 2
-SESSION_S = "6"
 
 
 class Scene:
@@ -131,13 +106,6 @@ class Scene:
                 bootstrap, f"{self.name}.accepted", [Sent(None, b"fine", b"x"), Sent(None, b"held", b"x")], partition
             )  # fmt: skip
 
-    def consumer(self, name: str) -> ConsumerProcess:
-        """Start a consumer that drains, and whose lease lasts, as long as the test."""
-        return ConsumerProcess(
-            self.config, name, self.name, self.group, "--drain-timeout", "90", "--lease-timeout", "90",
-            "--session-timeout", SESSION_S, handler="refuse_or_hold",
-        )  # fmt: skip
-
     def verb(self, *arguments: str, code: int = 0) -> str:
         done = run_verb("consumers", "show", *arguments, "--config", str(self.config), check=False)
         assert done.returncode == code, f"{done.returncode}\n{done.stdout}{done.stderr}"
@@ -147,47 +115,6 @@ class Scene:
         done = run_verb("consumers", "show", *arguments, "--json", "--config", str(self.config), check=False)
         assert done.returncode == code, f"{done.returncode}\n{done.stdout}{done.stderr}"
         return list(json.loads(done.stdout)["partitions"])
-
-
-@pytest.mark.long
-def test_held_draining_waiting_gone(bootstrap: str, tmp_path: Path) -> None:
-    """The row of each partition shows its holder, its progress, who waits for it, and whether its holder is still a member."""
-    scene = Scene(bootstrap, tmp_path)
-    first, second = scene.consumer("first"), scene.consumer("second")
-    try:
-        first.start()
-        wait_for(lambda: len(scene.rows(scene.name)) == PARTITIONS and _all(scene, running=1), first.log)
-        held = scene.rows(scene.name)
-        second.start()
-        wait_for(lambda: any(row["waits"] for row in scene.rows()), second.log)
-        wait_for(lambda: "draining" in {row["state"] for row in scene.rows()}, first.log)
-        contested = scene.rows("--consumer-group", scene.group)
-        table = scene.verb(scene.name)
-        first.kill()
-        wait_for(lambda: _all(scene, holder_is_member=False), second.log)
-        orphaned = scene.verb()
-    finally:
-        first.destroy()
-        second.destroy()
-    waited = next(item for item in contested if item["waits"])
-
-    assert {(item["state"], item["holder_is_member"], item["waits"]) for item in held} == {
-        ("held", True, None)
-    }
-    assert {(item["delivered"], item["acknowledged"], item["running"], item["lag"]) for item in held} == {
-        (2, 1, 1, 1)
-    }
-    assert {item["token"] for item in held} == {1}
-    assert {item["address"] for item in held} == {scene.name}
-    assert waited["state"] == "draining"
-    assert waited["holder_is_member"] is True
-    assert f"-{first.pid}-" in waited["holder"]
-    assert f"-{second.pid}-" in waited["waits"]
-    assert [item["waits"] for item in contested].count(None) == 1
-    assert "draining" in table
-    assert "2 members" in table
-    assert f"{waited['waits']} waits" in table
-    assert f"{waited['holder']} (gone)" in orphaned
 
 
 def _all(scene: Scene, **wanted: object) -> bool:
@@ -230,3 +157,85 @@ def test_unreadable_record(bootstrap: str, tmp_path: Path) -> None:
     assert [row["state"] for row in rows] == ["none", "unreadable"]
     assert "run the version that wrote it" in rows[1]["fault"]
     assert f"{scene.name}.accepted/1" in text
+
+
+RETRY_S = 3600
+GROUPS = [b"fails", b"<b>parks</b>", b"hangs", b"waits"]
+"""Groups of one message each, in the order of their messages."""
+
+
+@asynccontextmanager
+async def in_each_state(bootstrap: str) -> AsyncIterator[tuple[Running, Pages, asyncio.Event]]:
+    """Yield a consumer with one handler and a group for each reason to wait, its pages, and what ends the run."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        match message.group:
+            case b"fails":
+                raise Retry("<i>no stock</i>", RETRY_S)
+            case b"<b>parks</b>":
+                raise Reject("unknown article")
+            case b"hangs":
+                await free.wait()
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*[Sent(None, group, b"x") for group in GROUPS], Sent(None, b"fails", b"y"))
+        running = await bench.start(Recorder(work), concurrency=1, on_dead_letter="park")
+        dispatcher = running.consumer.dispatcher
+        await until(
+            lambda: dispatcher.running == 1 and dispatcher.counts["dead_letters"] == 1,
+            lambda: str(running.handler.begun),
+        )
+        async with pages_of(running) as pages:
+            yield running, pages, free
+        free.set()
+
+
+async def test_reasons(bootstrap: str) -> None:
+    """Each group says why its first message waits: it runs, is tried again later, is parked, or waits for a handler."""
+    async with in_each_state(bootstrap) as (running, pages, _):
+        rows = await pages.groups()
+        fails, parks, hangs, waits = (rows[group.decode()] for group in GROUPS)
+
+        assert [row["reason"] for row in (fails, parks, hangs, waits)] == [
+            "retry", "parked", "running", "waiting",
+        ]  # fmt: skip
+        assert [row["head_offset"] for row in rows.values()] == [0, 1, 2, 3]
+        assert [row["attempts"] for row in rows.values()] == [1, 1, 1, 0]
+        assert fails["depth"] == 2
+        left = datetime.fromisoformat(fails["retry_at"]) - datetime.now(UTC)
+        assert timedelta(seconds=RETRY_S - 120) < left <= timedelta(seconds=RETRY_S)
+        assert 0 <= hangs["running_seconds"] < 120
+        assert {row["retry_at"] for row in (parks, hangs, waits)} == {None}
+        assert {row["running_seconds"] for row in (fails, parks, waits)} == {None}
+
+        [held] = running.consumer.partitions.values()
+        running.consumer.dispatcher.suspend(held)
+        rows = await pages.groups()
+        running.consumer.dispatcher.resume(held)
+
+        assert [rows[group.decode()]["reason"] for group in GROUPS] == ["lease", "parked", "running", "lease"]
+
+
+async def test_page(bootstrap: str, tmp_path: Path) -> None:
+    """The page shows runs, partitions and failed attempts in a browser, at any width and in both colour schemes, and renews itself."""
+    async with in_each_state(bootstrap) as (_, pages, free), chromium.tab(tmp_path) as tab:
+        backgrounds = set()
+        for width, dark in ((360, False), (360, True), (1280, False), (1280, True)):
+            await tab.show_as(width, 900, dark=dark)
+            await tab.open(f"{pages.base}/")
+            assert await tab.run("document.documentElement.scrollWidth - innerWidth") <= 0, width
+            backgrounds.add(await tab.run("getComputedStyle(document.body).backgroundColor"))
+        text = await tab.run("document.getElementById('all').innerText")
+        free.set()
+        await tab.until("document.getElementById('all').innerText.includes('2 finished messages')")
+
+        assert len(backgrounds) == 2
+        assert "1 group waits behind a dead letter" in text
+        assert "1 of 1 handlers run" in text
+        assert "0/2\thangs\t" in text
+        assert "<i>no stock</i>" in text
+        assert "0 finished messages, 1 failed attempt, 0 releases, 1 dead letter." in text
+        assert await tab.run("document.querySelectorAll('#all i').length") == 0
+        assert not await tab.run("document.getElementById('pause').hidden")
+        assert [complaint for complaint in tab.complaints if "favicon" not in complaint] == []

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from app.commands.consumers.forget import RedrivesPendingError, forget
 from app.commands.repair import verbs
@@ -38,35 +36,19 @@ class Scene:
         self.settings = load(self.config)
         self.topic = DeadLetterTopic(self.settings, self.name)
         self.accepted = f"{self.name}.accepted"
-        source = f"{self.name}/0/"
-        kafka.send(
-            bootstrap,
-            self.accepted,
-            [
-                Sent(
-                    None,
-                    (b"bad", b"fine")[index % 2],
-                    b"v%d" % index,
-                    (("_RF_SOURCE", b"%b%d" % (source.encode(), index)),),
-                )
-                for index in range(2 * EACH)
-            ],
-        )
+        for index in range(2 * EACH):
+            source = ("_RF_SOURCE", f"{self.name}/0/{index}".encode())
+            kafka.send(
+                bootstrap,
+                self.accepted,
+                [Sent(None, (b"bad", b"fine")[index % 2], b"v%d" % index, (source,))],
+            )
 
     def consumer(self, *options: str) -> ConsumerProcess:
         return ConsumerProcess(
-            self.config,
-            "c",
-            self.name,
-            self.group,
-            "--lease-timeout",
-            "3",
-            "--lease-idle",
-            "0.5",
-            *options,
-            handler="refuse_until_mended",
-            environment={"MENDED": str(self.mended)},
-        )
+            self.config, "c", self.name, self.group, "--lease-timeout", "3", "--lease-idle", "0.5", *options,
+            handler="refuse_until_mended", environment={"MENDED": str(self.mended)},
+        )  # fmt: skip
 
     def letters(self) -> list[Got]:
         topics = kafka.topics(self.bootstrap)
@@ -140,19 +122,12 @@ def test_done_once_more(
     assert re.fullmatch(rf"redriving records of {scene.name}\.dlq: \d+ records read, 2 done, 0 left", step)
     assert owed == -1
     assert sorted(_handled(process)) == sorted(f"v{index}" for index in range(2 * EACH))
-    assert [dict(letter.headers).get(wire_names.HEADER_REDRIVEN) for letter in letters] == [
-        None,
-        None,
-        None,
-        b"1",
-    ]
-    place = {
-        name: dict(letters[0].headers)[f"__dlq.errors.{name}"] for name in ("topic", "partition", "offset")
-    }
-    assert place == {"topic": scene.accepted.encode(), "partition": b"0", "offset": b"0"}
-    assert dict(letters[0].headers)["__dlq.errors.group"] == scene.group.encode()
-    assert dict(letters[0].headers)["__dlq.errors.delivery.count"] == b"1"
-    assert dict(letters[0].headers)["__dlq.errors.message"] == b"not mended"
+    redriven = [dict(letter.headers).get(wire_names.HEADER_REDRIVEN) for letter in letters]
+    assert redriven == [None, None, None, b"1"]
+    names = ("topic", "partition", "offset", "group", "delivery.count", "message")
+    assert [dict(letters[0].headers)[f"__dlq.errors.{name}"] for name in names] == [
+        scene.accepted.encode(), b"0", b"0", scene.group.encode(), b"1", b"not mended",
+    ]  # fmt: skip
     assert [item["settled"] for item in listed] == [True] * (EACH + 1)
     assert len(kafka.read_all(bootstrap, scene.accepted, 1)) == 2 * EACH
 
@@ -189,35 +164,6 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", ["skip", "purge"])
-def test_dropped_while_parked_and_nobody_consumes(
-    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
-) -> None:
-    """The group of a dropped message stops waiting at once, and a later consumer handles its redriven message."""
-    scene = Scene(bootstrap, tmp_path)
-    process = scene.consumer("--on-dead-letter", "park")
-    with consumers(process):
-        wait_for(lambda: len(scene.letters()) == 1, process.log)
-        wait_for(lambda: len(_handled(process)) == EACH, process.log)
-        assert process.stop() == 0
-    dropped = _groups(scene, verb, "bad")
-    capsys.readouterr()
-    verbs.list_records(scene.topic, Selection(), settled_too=False, as_json=False)
-    listed = capsys.readouterr().out
-    redriven = scene.redrive()
-    scene.mended.touch()
-    with consumers(process):
-        wait_for(lambda: "v0" in _handled(process), process.log)
-        wait_for(lambda: scene.finished() == 2 * EACH, process.log)
-        assert process.stop() == 0
-
-    assert "dropped" in dropped
-    assert "its group waits" not in listed
-    assert redriven == 0
-    bad = ["v0"] if verb == "purge" else ["v0", "v2", "v4"]
-    assert sorted(_handled(process)) == sorted(["v1", "v3", "v5", *bad])
-
-
 def test_forgotten_group_keeps_its_dead_letters(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,21 +193,6 @@ def test_forgotten_group_keeps_its_dead_letters(
     assert sorted(_handled(process)) == sorted(["v1", "v3", "v5", "v2", "v4"])
 
 
-def test_parked_message_that_retention_has_deleted(bootstrap: str, tmp_path: Path) -> None:
-    """Messages behind a parked one can be dropped although retention has deleted it."""
-    scene = Scene(bootstrap, tmp_path)
-    process = scene.consumer("--on-dead-letter", "park")
-    with consumers(process):
-        wait_for(lambda: len(_handled(process)) == EACH, process.log)
-        assert process.stop() == 0
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for record in admin.delete_records([TopicPartition(scene.accepted, 0, 1)]).values():
-        record.result(kafka.WAIT_S)
-    dropped = _groups(scene, "skip", "bad")
-
-    assert "dropped" in dropped
-
-
 def test_what_is_left(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A redrive leaves a dead letter without a place, one whose place has another message or none, and one that goes round."""
     scene = Scene(bootstrap, tmp_path)
@@ -275,9 +206,7 @@ def test_what_is_left(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
         return Sent(None, there.key, value or there.value, (*there.headers, *ours))
 
     kafka.create_topics(bootstrap, {f"{scene.name}.dlq": (1, {})})
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": scene.group})
-    consumer.commit(offsets=[TopicPartition(scene.accepted, 0, 0)], asynchronous=False)
-    consumer.close()
+    kafka.commit(bootstrap, scene.group, scene.accepted, 0)
     kafka.send(
         bootstrap,
         f"{scene.name}.dlq",

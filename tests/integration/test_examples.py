@@ -1,12 +1,22 @@
-"""Examples whose effect happens once, under consumers that are killed or stopped."""
+"""Programs in examples/: an effect that happens once, and readers that print the accepted messages, and no aborted ones."""
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
+from app.embedded import jars
+from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import JVM_OPTIONS
+from ringfence_kafka.process import java
 from tests.support import kafka
-from tests.support.consumers.processes import ConsumerProcess, noted
+from tests.support.checkout import ROOT
+from tests.support.consumers.processes import ConsumerProcess
 from tests.support.kafka import Sent
 from tests.support.worker import configure, wait_for
 
@@ -55,51 +65,88 @@ def test_effect_happens_once(bootstrap: str, tmp_path: Path) -> None:
     assert balances == {b"g%d" % index: len(range(index, MESSAGES, GROUPS)) for index in range(GROUPS)}
 
 
-EFFECTS = 5
-OPTIONS = ("--session-timeout", "6", "--lease-timeout", "3", "--drain-timeout", "2")
+FOLDER = ROOT / "examples" / "readers"
+BIN = Path(sys.executable).parent
+EXPECTED = ["orders/0/1 first", "orders/0/3 third"]
 
 
-def test_late_effect_is_refused(bootstrap: str, tmp_path: Path) -> None:
-    """The next holder's effects are there once; a later effect of the stopped holder is refused, with the reason."""
-    name = kafka.unique("fenced")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
-    database, opened, shut = tmp_path / "fenced.db", tmp_path / "opened", tmp_path / "shut"
-    kafka.send(bootstrap, f"{name}.accepted", [Sent(None, b"g", b"%d" % index) for index in range(EFFECTS)])
-    opened.touch()
+@pytest.fixture(scope="module")
+def topic(broker: EmbeddedBroker) -> str:
+    """Return a topic with two committed messages, and one of an aborted transaction between them."""
+    name, bootstrap = kafka.unique("readers"), broker.bootstrap_servers
+    kafka.create_topics(bootstrap, {name: (1, {})})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(kafka.WAIT_S)
+    for number, value in enumerate(("first", "aborted", "third"), 1):
+        producer.begin_transaction()
+        producer.produce(name, value, "key", headers={"_RF_SOURCE": f"orders/0/{number}"})
+        producer.flush(kafka.WAIT_S)
+        if value == "aborted":
+            producer.abort_transaction(kafka.WAIT_S)
+        else:
+            producer.commit_transaction(kafka.WAIT_S)
+    return name
 
-    def consumer(label: str, gate: Path) -> ConsumerProcess:
-        return ConsumerProcess(
-            config, label, name, f"{name}-group", *OPTIONS, handler="tests.support.consumers.late_handler:handle",
-            environment={"FENCED_DATABASE": str(database), "GATE": str(gate)},
-        )  # fmt: skip
 
-    late, following = consumer("late", shut), consumer("following", opened)
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the programs of an environment with FastStream and Quix Streams, which Ringfence does not need."""
+    folder = tmp_path_factory.mktemp("readers") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r")
+    subprocess.run([folder / "bin" / "python", *install, FOLDER / "requirements.lock"], check=True)
+    return folder / "bin"
+
+
+def _lines(command: list[str | Path], folder: Path, bootstrap: str, topic: str) -> list[str]:
+    """Run a reader until it has printed both messages; return the lines that name a place."""
+    environment = {**os.environ, "KAFKA": bootstrap, "TOPIC": topic, "PYTHONPATH": str(FOLDER)}
+    log = folder / "log"
+    with log.open("w") as output:
+        running = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
     try:
-        late.start()
-        wait_for(lambda: _noted(late, "begin"), late.log)
-        late.freeze()
-        following.start()
-        wait_for(lambda: _noted(following, f"done {EFFECTS - 1}"), following.log)
-        before = _entries(database)
-        shut.touch()
-        late.thaw()
-        wait_for(lambda: _noted(late, "refused"), late.log)
-        after = _entries(database)
+        wait_for(lambda: EXPECTED[-1] in log.read_text(), lambda: log.read_text()[-3000:])
     finally:
-        late.destroy()
-        following.destroy()
-    refused = next(name for name in noted(late.handled) if name.startswith("refused"))
-
-    assert before == [(f"{name}.accepted/0/{index}", 2) for index in range(EFFECTS)]
-    assert after == before
-    assert refused.startswith("refused 0 1 ")
-    assert "token 1 is not the newest, its effect is refused" in refused
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    found = (line for line in log.read_text().splitlines() if "orders/0/" in line)
+    return [line[line.index("orders/0/") :].rstrip() for line in found]
 
 
-def _noted(process: ConsumerProcess, beginning: str) -> bool:
-    return any(name.startswith(beginning) for name in noted(process.handled))
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (BIN / "python", FOLDER / "confluent_reader.py"),
+        (BIN / "faust", "-A", "faust_reader", "worker"),
+        pytest.param(
+            (str(java.find()), *JVM_OPTIONS, "-cp", jars.class_path(), FOLDER / "Reader.java"),
+            marks=pytest.mark.long,
+        ),
+    ],
+    ids=["confluent", "faust", "java"],
+)
+def test_reader(arguments: tuple[str | Path, ...], tmp_path: Path, bootstrap: str, topic: str) -> None:
+    """A reader prints what was committed, in order."""
+    assert _lines([*arguments], tmp_path, bootstrap, topic) == EXPECTED
 
 
-def _entries(database: Path) -> list[tuple[str, int]]:
-    with sqlite3.connect(database, timeout=30) as store:
-        return list(store.execute("SELECT source, fence FROM entry ORDER BY source"))
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "arguments",
+    [("faststream", "run", "faststream_reader:app"), ("python", FOLDER / "quix_reader.py")],
+    ids=["faststream", "quix"],
+)
+def test_reader_with_another_library(
+    others: Path, arguments: tuple[str | Path, ...], tmp_path: Path, bootstrap: str, topic: str
+) -> None:
+    """A reader on a library that Ringfence does not need prints what was committed, in order."""
+    program, *rest = arguments
+    assert _lines([others / program, *rest], tmp_path, bootstrap, topic) == EXPECTED
+
+
+@pytest.mark.long
+def test_reader_on_spark(tmp_path: Path, bootstrap: str, topic: str) -> None:
+    """Spark's source prints what was committed, in order."""
+    assert _lines([BIN / "python", FOLDER / "spark_reader.py"], tmp_path, bootstrap, topic) == EXPECTED

@@ -2,23 +2,21 @@
 
 import asyncio
 import logging
-import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.record.util import calc_crc32c
 
-from ringfence_client import Message, Reject, Retry
+from ringfence_client import Message, Reject
 from ringfence_client.partition.dead_letters import DeadLetters
 from tests.support import kafka
 from tests.support.consumers.browser import pages_of
 from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, planted, until
+from tests.support.records import unusual
 
 UNGROUPED = [Sent(None, None, b"%d" % index) for index in range(30)]
 
@@ -149,100 +147,19 @@ async def test_dead_letters_refused(bootstrap: str, monkeypatch: pytest.MonkeyPa
         assert len(handler.done) == 20
 
 
-async def _send_unreadable(bench: Bench, partition: int) -> None:
-    """Send a message with a header name that is not UTF-8, as other clients write it."""
-    async with AIOKafkaProducer(bootstrap_servers=bench.bootstrap) as producer:
-        batch = producer.create_batch()
-        batch.append(timestamp=None, key=b"g", value=b"v", headers=[("ZZ", b"")])
-        batch.close()
-        batch._build()
-        data = bytearray(bytes(batch._buffer).replace(b"ZZ", b"\xff\xfe"))
-        struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
-        batch._buffer = data
-        await (await producer.send_batch(batch, bench.accepted, partition=partition))
-
-
 async def test_record_that_cannot_be_read(bootstrap: str) -> None:
     """The partition of an unreadable record waits and reports why; other partitions of the same fetch miss nothing."""
     handler = Recorder()
     async with consuming(bootstrap, 2) as bench:
-        bench.send(*numbered(b"a", 40), partition=0)
-        await _send_unreadable(bench, 1)
+        bench.send(*numbered(b"a", 40), partition=1)
+        await unusual.send(bootstrap, bench.accepted, [unusual.MALFORMED])
         running = await bench.start(handler)
         await until(lambda: bool(running.consumer.faults), lambda: str(running.consumer.faults))
-        await bench.until_next(running, 40)
+        await bench.until_next(running, 40, 1)
 
-        assert sorted(done_of(handler, 0)) == list(range(40))
-        assert f"{bench.accepted}/1 cannot be read: UnicodeDecodeError" in running.consumer.faults[0]
-        assert running.consumer.partitions[1].window.next == 0
-
-
-SLOTS = 4
-
-
-def _sick(count: int, first: int = 0) -> list[Sent]:
-    return [Sent(None, b"sick %d" % index, b"sick") for index in range(first, first + count)]
-
-
-def _well(count: int) -> list[Sent]:
-    return [Sent(None, b"well %d" % index, b"well") for index in range(count)]
-
-
-async def _until_finished(running: Running, handler: Recorder, count: int) -> None:
-    await until(lambda: running.consumer.dispatcher.counts["finished"] == count, lambda: str(handler.done))
-
-
-class _Fails:
-    """A handler that fails at sick messages, and counts how many retries ran at once."""
-
-    def __init__(self, pause: float = 0.0) -> None:
-        self.pause = pause
-        self.retrying = 0
-        self.most = 0
-
-    async def __call__(self, message: Message) -> None:
-        if message.value != b"sick":
-            return
-        retry = message.attempt > 1
-        self.retrying += retry
-        self.most = max(self.most, self.retrying)
-        try:
-            await asyncio.sleep(self.pause)
-        finally:
-            self.retrying -= retry
-        raise Retry("sick", delay=0)
-
-
-async def test_retries_have_half_of_the_slots(bootstrap: str) -> None:
-    """Healthy groups always find a slot beside forty groups that are retried without a pause."""
-    fails = _Fails(pause=0.05)
-    handler = Recorder(fails)
-    async with consuming(bootstrap) as bench:
-        bench.send(*_sick(40))
-        running = await bench.start(handler, concurrency=SLOTS, max_attempts=10_000, breaker=False)
-        await until(lambda: fails.most == SLOTS // 2, lambda: f"{fails.most} retries at once")
-        bench.send(*_well(40))
-        await _until_finished(running, handler, 40)
-
-        assert fails.most == SLOTS // 2
-
-
-@pytest.mark.parametrize("sick", [1, 20, 180])
-async def test_share_of_sick_groups(bootstrap: str, sick: int) -> None:
-    """All healthy messages of 200 groups are handled, and each sick message becomes a dead letter after its attempts."""
-    handler = Recorder(_Fails())
-    async with consuming(bootstrap) as bench:
-        messages = [*_sick(sick), *_well(200 - sick)]
-        messages.sort(key=lambda item: (item.key or b"")[::-1])  # mixed
-        bench.send(*messages)
-        running = await bench.start(handler, concurrency=SLOTS, max_attempts=3, breaker=False)
-        await bench.until_next(running, 200)
-        await running.stop()
-
-        assert len(handler.done) == 200 - sick
-        assert len(await bench.letters()) == sick
-        assert {attempt for _, _, attempt in handler.begun} == {1, 2, 3}
-        assert len(handler.begun) == 200 + 2 * sick
+        assert sorted(done_of(handler, 1)) == list(range(40))
+        assert f"{bench.accepted}/0 cannot be read: UnicodeDecodeError" in running.consumer.faults[0]
+        assert running.consumer.partitions[0].window.next == 0
 
 
 async def test_parked_groups_make_room(bootstrap: str) -> None:
@@ -255,15 +172,16 @@ async def test_parked_groups_make_room(bootstrap: str) -> None:
 
     handler = Recorder(work)
     async with consuming(bootstrap) as bench:
-        bench.send(*_sick(parked))
-        running = await bench.start(handler, concurrency=SLOTS, on_dead_letter="park", records_max=20)
+        bench.send(*(Sent(None, b"sick %d" % index, b"sick") for index in range(parked)))
+        running = await bench.start(handler, concurrency=4, on_dead_letter="park", records_max=20)
         held = running.consumer.partitions[0]
         await until(
             lambda: len(held.window.redrives.blocked) == parked,
             lambda: str(len(held.window.redrives.blocked)),
         )
-        bench.send(*_well(100))
-        await _until_finished(running, handler, 100)
+        bench.send(*(Sent(None, b"well %d" % index, b"well") for index in range(100)))
+        counts = running.consumer.dispatcher.counts
+        await until(lambda: counts["finished"] == 100, lambda: str(handler.done))
 
         assert len(held.window.cache) <= 20
         for number in (0, parked - 1):

@@ -66,12 +66,11 @@ async def test_a_new_group_begins_at_the_end(bootstrap: str) -> None:
         assert second.handler.done == [(1, 5)]
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
-def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path, lanes: int) -> None:
-    """Status names a removed address with its topics and its messages, or its new name. One of one lane has no forward topic."""
+def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path) -> None:
+    """Status names a removed address with its topics and its messages, or its new name."""
     app = kafka.unique("removed")
     kept, gone = f"{app}-kept", f"{app}-gone"
-    addresses = [{"name": kept, "partitions": 1}, {"name": gone, "partitions": 1, "lanes": lanes}]
+    addresses = [{"name": kept, "partitions": 1}, {"name": gone, "partitions": 1}]
     config = configure(tmp_path, bootstrap, app, addresses)
     with worker(config, app):
         kafka.send(bootstrap, gone, [Sent(b"1", at_home(0, 1), b"x")], 0)
@@ -83,12 +82,12 @@ def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path, la
 
     (found,) = asyncio.run(removed_addresses(settings))
     assert (found.address, found.inputs) == (gone, {gone: 3})
-    assert found.topics == [f"{app}-{gone}-changelog", *([] if lanes else [f"{app}-{gone}-forward"])]
+    assert found.topics == [f"{app}-{gone}-changelog", f"{app}-{gone}-forward"]
     done = CliRunner().invoke(cli, ["topics", "check", "--config", str(config)])
     assert f"note   address {gone} is not in the configuration" in done.stdout
     assert f"3 messages in {gone} are not processed" in done.stdout
     with config.open("a") as file:
-        file.write(f'[[addresses]]\nname = "{app}-new"\ninput_topic = "{gone}"\nlanes = {lanes}\n')
+        file.write(f'[[addresses]]\nname = "{app}-new"\ninput_topic = "{gone}"\n')
     (found,) = asyncio.run(removed_addresses(load(config)))
     assert f"address {gone} is named {app}-new now" in found.note
     assert topics.check(settings) == 0

@@ -1,25 +1,25 @@
-"""The state of a group is that of its last acknowledged message, exact over failures, takeovers and restarts."""
+"""The state of a group is exact over failures, takeovers and restarts; a cache that follows ``first_here`` and ``lost`` is never older."""
 
 import asyncio
+import json
+from collections.abc import Collection
+from pathlib import Path
 
 import pytest
-from aiokafka.partitioner import murmur2
-from confluent_kafka.admin import AdminClient, NewPartitions
 
 from app.commands.consumers.forget import forget
 from ringfence_client import Message
-from ringfence_client.handlers.effects import STATE_BYTES_MAX
 from ringfence_client.partition import progress_writer
-from ringfence_client.sends import state_store
-from ringfence_client.sends.state_store import StateCache
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, consuming, interleaved, numbered
 from tests.support.consumers.leases import take
-from tests.support.kafka import Got, Sent
+from tests.support.consumers.processes import ConsumerProcess, consumers, noted
+from tests.support.kafka import Sent
 from tests.support.lanes import until
+from tests.support.worker import configure, wait_for
 
-PARTITIONS = 3
+PARTITIONS = 4
 
 
 def state_topic(bench: Bench) -> str:
@@ -36,19 +36,18 @@ async def add(message: Message) -> None:
     message.state = b"%d" % (int(message.state or 0) + int(message.value or 0))
 
 
-@pytest.fixture
-def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep no state in memory once it is written."""
-    monkeypatch.setattr(state_store, "StateCache", lambda: StateCache(0))
-
-
 async def test_a_running_total_over_restarts(bootstrap: str) -> None:
-    """Each holder continues at its predecessor's state. The topic is compacted and has as many partitions as the accepted one."""
+    """Each holder continues at its predecessor's state. The topic is compacted and has as many partitions as the accepted one.
+
+    Forgetting the consumer group deletes it.
+    """
     async with consuming(bootstrap, PARTITIONS) as bench:
         for turn in range(3):
-            for number, partition in enumerate(range(PARTITIONS)):
+            for partition in range(PARTITIONS):
                 group = kafka.at_home(partition, PARTITIONS)
-                bench.send(*(Sent(None, group, b"%d" % (number + 1)) for _ in range(10)), partition=partition)
+                bench.send(
+                    *(Sent(None, group, b"%d" % (partition + 1)) for _ in range(10)), partition=partition
+                )
             running = await bench.start(Recorder(add))
             for partition in range(PARTITIONS):
                 await bench.until_next(running, 10 * (turn + 1), partition)
@@ -59,42 +58,10 @@ async def test_a_running_total_over_restarts(bootstrap: str) -> None:
             kafka.at_home(partition, PARTITIONS): b"%d" % (30 * (partition + 1))
             for partition in range(PARTITIONS)
         }
-    for record in found:
-        assert record.partition == kafka.home(record.key or b"", PARTITIONS)
-    policy = kafka.topic_config(bootstrap, state_topic(bench), "cleanup.policy")
-    assert policy == "compact"
-
-
-async def test_more_partitions_are_refused(bootstrap: str) -> None:
-    """Messages wait, and the consumer reports why, when the accepted topic has grown.
-
-    Groups whose hash moved would begin without their states, and nobody would see it. Forgetting the consumer group deletes the topic: a
-    new group of that name begins without states.
-    """
-    async with consuming(bootstrap, PARTITIONS) as bench:
-        for partition in range(PARTITIONS):
-            bench.send(*numbered(kafka.at_home(partition, PARTITIONS), 3), partition=partition)
-        running = await bench.start(Recorder(add))
-        for partition in range(PARTITIONS):
-            await bench.until_next(running, 3, partition)
-        await running.stop()
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for grown in admin.create_partitions([NewPartitions(state_topic(bench), 2 * PARTITIONS)]).values():
-            grown.result()
-        running = await bench.start(Recorder(add))
-        for partition in range(PARTITIONS):
-            bench.send(*numbered(kafka.at_home(partition, PARTITIONS), 1), partition=partition)
-
-        def reported() -> bool:
-            return any("was given more partitions" in fault for fault in running.consumer.faults)
-
-        await until(reported, lambda: str(running.consumer.faults))
-        assert running.handler.done == []
-        assert not running.consumer.ready
-        await running.stop()
+        assert {kafka.home(record.key or b"", PARTITIONS) - record.partition for record in found} == {0}
+        assert kafka.topic_config(bootstrap, state_topic(bench), "cleanup.policy") == "compact"
         assert await asyncio.to_thread(forget, bench.settings, bench.group, yes=True) == 0
-        there = await asyncio.to_thread(admin.list_topics, timeout=10)
-        assert state_topic(bench) not in there.topics
+        assert state_topic(bench) not in await asyncio.to_thread(kafka.topics, bootstrap)
 
 
 async def test_a_failed_attempt_changes_no_state(bootstrap: str) -> None:
@@ -138,83 +105,6 @@ async def test_none_deletes_a_state(bootstrap: str) -> None:
     assert seen == [None, b"0", None, b"0"]
 
 
-async def test_a_state_that_is_too_large(bootstrap: str) -> None:
-    """64 KiB are kept; a byte more fails the message, which becomes a dead letter and leaves the state as it was."""
-    sizes: list[int] = []
-
-    async def work(message: Message) -> None:
-        sizes.append(len(message.state or b""))
-        message.state = b"x" * int(message.value or 0)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(
-            *(Sent(None, b"group", b"%d" % size) for size in (STATE_BYTES_MAX, STATE_BYTES_MAX + 1, 1))
-        )
-        running = await bench.start(Recorder(work), max_attempts=1)
-        await bench.until_next(running, 3)
-        await running.stop()
-
-        (letter,) = await bench.letters()
-    assert sizes == [0, STATE_BYTES_MAX, STATE_BYTES_MAX]
-    reason = dict(letter.headers)[wire_names.HEADER_REASON] or b""
-    assert reason.startswith(b"ValueError: message.state has 65537 bytes: at most 65536")
-
-
-async def test_a_message_without_a_group_has_no_state(bootstrap: str) -> None:
-    """A message without a group reads None as its state; setting one fails the message with a reason."""
-    seen: list[bytes | None] = []
-
-    async def work(message: Message) -> None:
-        seen.append(message.state)
-        message.state = b"something"
-
-    async with consuming(bootstrap) as bench:
-        bench.send(Sent(None, None, b"1"))
-        running = await bench.start(Recorder(work), max_attempts=1)
-        await bench.until_next(running, 1)
-        await running.stop()
-
-        (letter,) = await bench.letters()
-    assert seen == [None]
-    assert b"this message has no group" in (dict(letter.headers)[wire_names.HEADER_REASON] or b"")
-
-
-async def test_who_keeps_no_state_has_no_topic(bootstrap: str) -> None:
-    """Reading states creates nothing, nor does a handler that only sends."""
-    target = kafka.unique("sent")
-    kafka.create_topics(bootstrap, {target: (1, {})})
-
-    async def work(message: Message) -> None:
-        assert message.state is None
-        await message.send(target, message.value)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*interleaved(5, 2))
-        running = await bench.start(Recorder(work), max_attempts=1)
-        await bench.until_next(running, 10)
-        await running.stop()
-
-        assert await bench.letters() == []
-        assert state_topic(bench) not in kafka.topics(bootstrap)
-
-
-@pytest.mark.usefixtures("_forgetful")
-async def test_states_that_are_not_cached_are_read_again(bootstrap: str) -> None:
-    """Evicted states of this holder and its predecessors come from the topic, and totals stay exact."""
-    async with consuming(bootstrap) as bench:
-        groups, each = 20, 6
-        records = [Sent(None, record.key, b"1") for record in interleaved(groups, each)]
-        bench.send(*records)
-        for turn in range(2):
-            running = await bench.start(Recorder(add), concurrency=5)
-            await bench.until_next(running, groups * each * (turn + 1))
-            await running.stop()
-            if not turn:
-                bench.send(*records)
-
-        assert await states(bench) == {b"group-%d" % group: b"%d" % (2 * each) for group in range(groups)}
-
-
 async def test_a_total_over_a_takeover(bootstrap: str) -> None:
     """A holder that lost its lease writes nothing more. The state is the one that a stranger wrote since."""
     seen: list[bytes | None] = []
@@ -238,40 +128,6 @@ async def test_a_total_over_a_takeover(bootstrap: str) -> None:
         assert await states(bench) == {b"group": b"101"}
 
 
-async def test_states_outlive_compaction_and_growth_of_their_topic(bootstrap: str) -> None:
-    """A topic with more or fewer partitions than the accepted one will do: groups are found by the same hash."""
-    async with consuming(bootstrap) as bench:
-        kafka.create_topics(bootstrap, {state_topic(bench): (5, {"cleanup.policy": "compact"})})
-        records = [Sent(None, record.key, b"1") for record in interleaved(10, 3)]
-        for turn in range(2):
-            bench.send(*records)
-            running = await bench.start(Recorder(add))
-            await bench.until_next(running, 30 * (turn + 1))
-            await running.stop()
-
-        found: list[Got] = await bench.read(state_topic(bench), 5)
-    assert {record.key: record.value for record in found} == {
-        b"group-%d" % group: b"6" for group in range(10)
-    }
-    for record in found:
-        assert record.partition == (murmur2(record.key) & 0x7FFFFFFF) % 5
-
-
-async def test_a_state_topic_that_is_not_compacted_is_refused(bootstrap: str) -> None:
-    """Groups wait if their state topic is not compacted, as Kafka would delete states, and the log names the remedy."""
-    async with consuming(bootstrap) as bench:
-        kafka.create_topics(bootstrap, {state_topic(bench): (1, {"cleanup.policy": "delete"})})
-        handler = Recorder()
-        running = await bench.start(handler)
-        bench.send(Sent(None, b"group", b"1"), Sent(None, None, b"free"))
-        await until(lambda: handler.offsets == [1], lambda: str(handler.begun))
-        kafka.alter_topic(bootstrap, state_topic(bench), "cleanup.policy", "compact")
-        await bench.until_next(running, 2)
-        await running.stop()
-
-        assert handler.offsets == [1, 0]
-
-
 async def test_a_state_topic_that_is_deleted(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The states of a deleted topic are lost. The consumer creates the topic again, and messages continue."""
     monkeypatch.setattr(progress_writer, "TRANSACTION_LIMIT_S", 2.0)
@@ -285,3 +141,116 @@ async def test_a_state_topic_that_is_deleted(bootstrap: str, monkeypatch: pytest
         await running.stop()
 
         assert await states(bench) == {b"group": b"1"}
+
+
+class Cache:
+    """A running total of each group in this process, from the state at its first message; checked against the state each time."""
+
+    def __init__(self) -> None:
+        self.totals: dict[bytes, int] = {}
+        self.lost: list[frozenset[bytes]] = []
+        self.stale: list[str] = []
+
+    async def work(self, message: Message) -> None:
+        assert message.group is not None
+        await asyncio.sleep(0.002)
+        if message.first_here:
+            self.totals[message.group] = int(message.state or 0)
+        if self.totals.get(message.group) != int(message.state or 0):
+            self.stale.append(
+                f"{message.offset} of {message.group!r}: {self.totals.get(message.group)} is cached, {message.state!r} is true"
+            )
+        self.totals[message.group] += 1
+        message.state = b"%d" % self.totals[message.group]
+
+    async def forget(self, groups: Collection[bytes]) -> None:
+        self.lost.append(frozenset(groups))
+        for group in groups:
+            del self.totals[group]
+
+
+async def test_caches_over_a_rebalance(bootstrap: str) -> None:
+    """Each of two consumers that come and go learns of all lost groups of a partition before another one handles them."""
+    async with consuming(bootstrap, PARTITIONS) as bench:
+        groups = [kafka.at_home(partition, PARTITIONS) for partition in range(PARTITIONS)]
+        each = 0
+
+        def send(count: int) -> None:
+            nonlocal each
+            each += count
+            for partition, group in enumerate(groups):
+                bench.send(*numbered(group, count), partition=partition)
+
+        async def written() -> None:
+            for partition in range(PARTITIONS):
+                await bench.until_committed(each, partition)
+
+        first, second = Cache(), Cache()
+        send(20)
+        running = await bench.start(Recorder(first.work), lost=first.forget)
+        await written()
+        send(200)
+        other = await bench.start(Recorder(second.work), lost=second.forget)
+        await running.ready(PARTITIONS // 2)
+        await other.ready(PARTITIONS // 2)
+        send(50)
+        await written()
+        await other.stop()
+        send(50)
+        await running.ready(PARTITIONS)
+        await written()
+        await running.stop()
+
+    assert first.stale == second.stale == []
+    assert second.totals == first.totals == {}
+    assert sorted(group for groups_of_one in second.lost for group in groups_of_one) == sorted(
+        group for groups_of_one in first.lost[:2] for group in groups_of_one
+    )
+    assert len(first.lost) == 2 + PARTITIONS
+
+
+async def test_lost_after_a_lost_lease(bootstrap: str) -> None:
+    """The groups of a partition that somebody took are lost, and first again when it comes back."""
+    lost: list[set[bytes]] = []
+    firsts: list[tuple[int, bool]] = []
+
+    async def forget(groups: Collection[bytes]) -> None:
+        lost.append(set(groups))
+
+    async def work(message: Message) -> None:
+        firsts.append((message.offset, message.first_here))
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(3, 1))
+        running = await bench.start(Recorder(work), lost=forget)
+        await bench.until_committed(3)
+        await take(bench)
+        bench.send(Sent(None, b"group-1", b""))
+        await until(lambda: len(firsts) == 4, lambda: str(firsts))
+        told = list(lost)
+        await running.stop()
+
+    assert told == [{b"group-0", b"group-1", b"group-2"}]
+    assert lost[1:] == [{b"group-1"}]
+    assert [first for _, first in firsts] == [True] * 4
+
+
+def test_lost_of_a_module(bootstrap: str, tmp_path: Path) -> None:
+    """The consumer calls the function ``lost`` beside the handler, also when the process ends."""
+    name = kafka.unique("lost")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    process = ConsumerProcess(
+        config, "c", name, f"{name}-group", handler="tests.support.consumers.owning_handlers:handle"
+    )
+    with consumers(process):
+        kafka.send(
+            bootstrap,
+            f"{name}.accepted",
+            [Sent(None, b"a", b""), Sent(None, b"b", b""), Sent(None, b"a", b"")],
+        )
+        wait_for(lambda: len(noted(process.handled)) == 3, process.log)
+        assert process.stop() == 0
+
+    *handled, lost = map(json.loads, noted(process.handled))
+    assert sorted(handled) == [["a", False], ["a", True], ["b", True]]
+    assert lost == {"lost": ["a", "b"]}

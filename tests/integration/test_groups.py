@@ -25,30 +25,13 @@ class Scene:
         records = [Sent(b"%d" % index, GROUPS[index % 3], b"v %d 0" % index) for index in range(3 * EACH)]
         kafka.send(bootstrap, f"{self.name}.accepted", records)
 
-    def consumer(self, *options: str, group: str = "") -> ConsumerProcess:
-        return ConsumerProcess(
-            self.config,
-            f"c{group}",
-            self.name,
-            group or self.group,
-            "--drain-timeout",
-            "0.5",
-            *options,
-            handler="refuse_or_hold",
-        )
+    def consumer(self, *options: str) -> ConsumerProcess:
+        where = (self.config, "c", self.name, self.group)
+        return ConsumerProcess(*where, "--drain-timeout", "0.5", *options, handler="refuse_or_hold")
 
     def verb(self, verb: str, *arguments: str, fails: bool = False) -> str:
-        done = run_verb(
-            "groups",
-            verb,
-            self.name,
-            *arguments,
-            "--consumer-group",
-            self.group,
-            "--config",
-            str(self.config),
-            check=False,
-        )
+        where = ("--consumer-group", self.group, "--config", str(self.config))
+        done = run_verb("groups", verb, self.name, *arguments, *where, check=False)
         assert (done.returncode != 0) is fails, f"{done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
@@ -112,21 +95,6 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert after["bad"]["head_offset"] > shown["bad"]["head_offset"]
     assert "runs for" in table
     assert "nothing to drop" in nothing
-
-
-def test_purge_of_a_group_that_waits_for_its_retry(bootstrap: str, tmp_path: Path) -> None:
-    """No handler has a message that failed and waits: a purge drops it with the others, and the group is free."""
-    scene = Scene(bootstrap, tmp_path)
-    process = scene.consumer()
-    with consumers(process):
-        # The next attempt follows half a minute later.
-        wait_for(lambda: "attempt 3 failed" in process.log(), process.log)
-        wait_for(lambda: scene.show().get("bad", {}).get("depth") == EACH, lambda: str(scene.show()))
-        purged = scene.verb("purge", "bad")
-        after = scene.show()
-
-    assert f"{EACH} messages of bad" in purged
-    assert "bad" not in after
 
 
 def test_unknown_consumer_group(bootstrap: str, tmp_path: Path) -> None:
@@ -224,24 +192,3 @@ def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:
     assert shown["held"]["depth"] == EACH
     assert shown["partition"]["answered"] is False
     assert shown["partition"]["holder"]
-
-
-def test_another_listens_where_the_holder_did(bootstrap: str, tmp_path: Path) -> None:
-    """A consumer of another group that has the dead holder's port drops nothing of its own, and identifies itself."""
-    scene = Scene(bootstrap, tmp_path)
-    dead, other = scene.consumer("--lease-timeout", "120"), scene.consumer(group="other")
-    other.port = dead.port
-    dead.start()
-    try:
-        wait_for(lambda: "opened with token" in dead.log(), dead.log)
-        dead.kill()
-        other.start()
-        wait_for(lambda: other.health()[0] == 200, other.log)
-        refused = scene.verb("purge", "held", fails=True)
-        rows = {group["group"]: group["depth"] for group in other.groups()}
-    finally:
-        dead.destroy()
-        other.destroy()
-
-    assert f"refuses (this is a consumer of other at {scene.name}.accepted)" in refused
-    assert rows["held"] == EACH

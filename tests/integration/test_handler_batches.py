@@ -1,18 +1,22 @@
-"""Batches: messages of one group in one call, acknowledged in one transaction; a batch that fails is tried one by one."""
+"""Batches: messages of one group in one call, acknowledged in one transaction; a batch that fails is tried one by one.
+
+Bench and consumer give a handler the same messages, with the same outcome.
+"""
 
 import asyncio
-from collections.abc import Sequence
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
-from ringfence_client import Message, Reject, Release
+from ringfence_client import ConsumerOptions, Message, PartNumber, Reject
+from ringfence_client.testing import AsyncHandlerBench, message
+from ringfence_client.testing.messages import accepted_record
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
-from tests.support.consumers.in_process import Bench, consuming, interleaved, numbered
-from tests.support.consumers.processes import ConsumerProcess, consumers, noted
+from tests.support.consumers.in_process import Bench, Recorder, consuming, interleaved, numbered
 from tests.support.kafka import Sent
-from tests.support.worker import configure, wait_for
 
 
 class Batches:
@@ -73,18 +77,6 @@ async def test_a_batch_has_messages_of_one_group_in_order(bootstrap: str) -> Non
         assert await _states(bench) == {b"group-%d" % group: b"100" for group in range(3)}
 
 
-async def test_messages_without_a_group_come_alone(bootstrap: str) -> None:
-    """Each message without a group comes alone in its list, because it has no order with any other."""
-    async with consuming(bootstrap) as bench:
-        handler = Batches()
-        bench.send(*numbered(None, 20))
-        running = await bench.start(handler, batch=8)
-        await bench.until_committed(20)
-        await running.stop()
-
-        assert sorted(handler.done) == [[offset] for offset in range(20)]
-
-
 @pytest.mark.parametrize("error", [ValueError("poison"), Reject("poison")], ids=["raise", "reject"])
 async def test_the_poison_of_a_batch_is_found(bootstrap: str, error: Exception) -> None:
     """The other messages are handled alone, at their first attempt, and sent once; the poison alone becomes a dead letter."""
@@ -115,68 +107,6 @@ async def test_the_poison_of_a_batch_is_found(bootstrap: str, error: Exception) 
         )
 
 
-async def test_a_released_batch_comes_again(bootstrap: str) -> None:
-    """A released batch is not a failure: the same messages come again, at their first attempt."""
-
-    class Releasing(Batches):
-        async def decide(self, messages: Sequence[Message]) -> None:
-            if len(self.begun) == 1:
-                raise Release
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 5))
-        handler = Releasing(_target(bench))
-        running = await bench.start(handler, batch=5)
-        await bench.until_committed(5)
-        await running.stop()
-
-        assert {attempt for attempts in handler.attempts for attempt in attempts} == {1}
-        assert await _values(bench, handler.target) == [b"%d" % number for number in range(5)]
-        assert await bench.letters() == []
-
-
-async def test_a_batch_whose_sends_cannot_be_written(bootstrap: str) -> None:
-    """A message whose send the topic refuses becomes a dead letter, and the others of its batch are sent."""
-
-    class Large(Batches):
-        async def decide(self, messages: Sequence[Message]) -> None:
-            for message in messages:
-                if message.value == b"3":
-                    await message.send(self.target, b"x" * 2_000_000)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 6))
-        handler = Large(_target(bench))
-        running = await bench.start(handler, batch=6, max_attempts=1)
-        await bench.until_committed(6)
-        await running.stop()
-
-        (letter,) = await bench.letters()
-        assert letter.value == b"3"
-        assert b"is a record of about" in (dict(letter.headers)[wire_names.HEADER_REASON] or b"")
-        assert await _values(bench, handler.target) == [b"0", b"1", b"2", b"4", b"5"]
-
-
-async def test_a_plain_function_takes_batches(bootstrap: str) -> None:
-    """A plain function takes batches in a thread, as a coroutine function does in the event loop."""
-    done: list[list[bytes | None]] = []
-
-    def work(messages: Sequence[Message]) -> None:
-        for message in messages:
-            message.send(target, message.value)
-        done.append([message.value for message in messages])
-
-    async with consuming(bootstrap) as bench:
-        target = _target(bench)
-        bench.send(*numbered(b"group", 30))
-        running = await bench.start(work, batch=10)
-        await bench.until_committed(30)
-        await running.stop()
-
-        assert await _values(bench, target) == [b"%d" % number for number in range(30)]
-    assert max(map(len, done)) > 1
-
-
 async def test_a_cancelled_batch_counts_for_nobody(bootstrap: str) -> None:
     """A time-out ends the call, its messages are tried one by one, and only one that hangs alone has failed."""
 
@@ -198,31 +128,105 @@ async def test_a_cancelled_batch_counts_for_nobody(bootstrap: str) -> None:
         assert {attempt for attempts in handler.attempts for attempt in attempts} == {1}
 
 
-@pytest.mark.long
-def test_a_crash_in_a_batch(bootstrap: str, tmp_path: Path) -> None:
-    """Messages of a crashed batch come again, each is sent once, and those that were only in the batch do not become dead letters."""
-    name = kafka.unique("crash")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
-    target = kafka.unique("batched")
-    kafka.create_topics(bootstrap, {target: (1, {})})
-    process = ConsumerProcess(
-        config, "c", name, f"{name}-group", "--batch", "10", "--lease-timeout", "3", "--session-timeout", "2", "--max-attempts", "2",
-        handler="tests.support.consumers.sending_handlers:dies_in_a_batch",
-        environment={"TARGET": target, "DIED": str(tmp_path / "died")},
-    )  # fmt: skip
-    with consumers(process):
-        kafka.send(
-            bootstrap, f"{name}.accepted", [Sent(None, b"group", b"%d" % number) for number in range(30)]
-        )
-        assert process.wait_end() == -9
-        process.start()
-        wait_for(
-            lambda: kafka.committed(bootstrap, f"{name}-group", f"{name}.accepted")[0] >= 30, process.log
-        )
-        assert process.stop() == 0
+PARTITIONS = 3
+OPTIONS: dict[str, Any] = {
+    "concurrency": 4, "max_attempts": 3, "retry_delay": 0.01, "retry_jitter": 0.0, "reject_on": (KeyError,),
+}  # fmt: skip
 
-    assert [record.value for record in kafka.read_all(bootstrap, target, 1)] == [
-        b"%d" % number for number in range(30)
+
+def given() -> list[Message]:
+    """Messages of three groups and of none, with everything that a message can have."""
+    return [
+        message("1", group="alice", duplicate_id="a-1"),
+        message("fail once", group="alice"),
+        message("2", group="alice", headers={"trace": "x"}, part=PartNumber(1, 2)),
+        message("3", group="bob", key="order-7"),
+        message("reject", group="bob"),
+        message("not known", group="bob"),
+        message("4", group="bob", source="elsewhere/2/99"),
+        message("broken", group="carol"),
+        message("delete", group="carol"),
+        message("6"),
+        message("large", group="alice"),
     ]
-    sizes = [int(line) for line in noted(process.handled)]
-    assert max(sizes) > 1
+
+
+def by_group(records: Iterable[Any]) -> dict[bytes | None, list[tuple[Any, ...]]]:
+    """Places and contents, in order; sends of this handler name their group in the key, or a header."""
+    found: dict[bytes | None, list[tuple[Any, ...]]] = defaultdict(list)
+    for item in records:
+        headers = tuple((name, value) for name, value in item.headers)
+        found[dict(headers).get("group")].append((item.partition, item.key, item.value, headers))
+    return dict(found)
+
+
+class Worker:
+    """A handler that sends to an address and to a topic, keeps a state, and fails in every way."""
+
+    def __init__(self, ledger: str, audit: str) -> None:
+        self.ledger = ledger
+        self.audit = audit
+        self.attempts: dict[bytes | None, list[tuple[Any, ...]]] = defaultdict(list)
+        """Arguments of the handler, by group."""
+
+    async def work(self, item: Message) -> None:
+        self.attempts[item.group].append(
+            (item.offset, item.attempt, item.first_here, item.state, item.source, str(item.part), item.key, item.duplicate_id)
+        )  # fmt: skip
+        headers = {"group": item.group or b"none"}
+        await item.send(self.ledger, item.value, key=item.group, headers=headers)
+        await item.send(self.audit, item.value, headers=headers, duplicate_id=f"audit-{item.offset}")
+        if item.group is not None:
+            item.state = (item.state or b"") + b"+" + (item.value or b"")
+        match item.value:
+            case b"fail once" if item.attempt == 1:
+                raise ConnectionError("try again")
+            case b"reject":
+                raise Reject("not wanted")
+            case b"not known":
+                raise KeyError("name")
+            case b"broken":
+                raise ValueError("broken")
+            case b"delete":
+                item.state = None
+            case b"large":
+                await item.send(self.ledger, bytes(2 * 2**20))
+
+
+async def test_bench_and_consumer_agree(bootstrap: str) -> None:
+    """Bench and consumer agree in the sends, their partitions, keys, headers and IDs; in states, dead letters and attempts."""
+    ledger, audit = kafka.unique("ledger"), kafka.unique("audit")
+    kafka.create_topics(bootstrap, {ledger: (PARTITIONS, {}), audit: (PARTITIONS, {})})
+    worker, model = Worker(ledger, audit), Worker(ledger, audit)
+    async with consuming(bootstrap, others=[{"name": ledger}]) as real:
+        address = real.settings.addresses[0]
+        records = [accepted_record(item, address, number) for number, item in enumerate(given())]
+        real.send(*(Sent(None, item.key, item.value, item.headers, item.timestamp) for item in records))
+        running = await real.start(Recorder(worker.work), **OPTIONS)
+        await real.until_next(running, len(records))
+        await running.stop()
+
+        async with AsyncHandlerBench(
+            Recorder(model.work),
+            ConsumerOptions(**OPTIONS),
+            settings=real.settings,
+            address=address.name,
+            consumer_group=real.group,
+            topics={ledger: PARTITIONS, audit: PARTITIONS},
+        ) as bench:
+            await bench.deliver(*given())
+
+        assert model.attempts == worker.attempts
+        for topic in (ledger, audit):
+            sent = by_group(await real.read(topic, PARTITIONS))
+            assert by_group(item for item in bench.sent if item.topic == topic) == sent
+            assert sum(map(len, sent.values())) == 7
+        letters = {item.value: (item.key, sorted(item.headers, key=repr)) for item in await real.letters()}
+        assert {
+            item.value: (item.group, sorted(item.headers, key=repr)) for item in bench.dead_letters
+        } == letters
+        assert set(letters) == {b"reject", b"not known", b"broken", b"large"}
+        state_topic = wire_names.state_topic(real.settings.app.id, real.group, real.accepted)
+        states = {item.key or b"": item.value for item in await real.read(state_topic)}
+        assert {group: bench.state(group) for group in states} == states
+        assert states == {b"alice": b"+1+fail once+2", b"bob": b"+3+4", b"carol": None}

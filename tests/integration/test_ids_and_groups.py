@@ -1,22 +1,31 @@
-"""Bytes that are a message's ID and its group, address by address."""
+"""Bytes that are a message's ID and its group, address by address; IDs of several parts, also through the verbs."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+from ringfence_kafka.protocol.duplicate_id import composed
+from tests.harness.checker.check import check
+from tests.harness.history import History, Record
+from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.worker import Running, run_verb, wait_for
 
 APP = "identity"
+_CLOUD_EVENT = ["header:ce_source", "header:ce_id"]
 ADDRESSES: list[dict[str, Any]] = [
     {"name": "by-key", "partitions": 1, "duplicate_id_from": "key"},
     {"name": "by-value", "partitions": 1, "duplicate_id_from": "value"},
-    {"name": "by-header", "partitions": 1},
     {"name": "grouped", "partitions": 1, "group_header": "GROUP"},
-    {"name": "renamed", "partitions": 1, "group_header": "GROUP", "default_group": "nobody"},
     {"name": "aged", "partitions": 1, "id_max_age": 10},
     {"name": "promised", "partitions": 1, "id_cache_size": 2, "id_min_age": "10s", "id_cache_size_max": 6},
     {"name": "identity-off", "partitions": 1, "id_cache_size": 0},
-]
+    {"name": "parts-events", "partitions": 1, "duplicate_id_from": _CLOUD_EVENT},
+    {"name": "parts-verbs", "partitions": 1, "duplicate_id_from": _CLOUD_EVENT},
+    {"name": "parts-outbox", "partitions": 1, "duplicate_id_from": "header:id"},
+    {"name": "parts-orders", "partitions": 1, "duplicate_id_from": ["key", "value:/order/id"]},
+    {"name": "parts-strict", "partitions": 1, "duplicate_id_from": ["header:a", "header:b"], "duplicate_id_missing": "quarantine"},
+]  # fmt: skip
 
 
 def offsets(got: list[Got]) -> list[int]:
@@ -24,53 +33,16 @@ def offsets(got: list[Got]) -> list[int]:
     return [int(item.source.rsplit("/", 1)[1]) for item in got]
 
 
-def test_id_is_the_key(running: Running) -> None:
-    """The key is the ID with duplicate_id_from = "key"; a null or empty key is none; headers do not matter."""
-    records = [
-        Sent(b"x", b"a"),
-        Sent(b"y", b"a"),
-        Sent(b"x", b"b"),
-        Sent(None, None),
-        Sent(None, None),
-        Sent(None, b""),
-        Sent(None, b""),
-    ]
-    got = running.outcome("by-key", records)
-
-    assert offsets(got) == [0, 2, 3, 4, 5, 6]
-
-
-def test_id_is_the_value(running: Running) -> None:
-    """Equal values are one message with duplicate_id_from = "value", whatever key and headers; a null or empty value gives none."""
+def test_id_is_the_key_or_the_value(running: Running) -> None:
+    """The key, or the value, is the ID with duplicate_id_from; a null or empty one is none; headers do not matter."""
+    keys = [Sent(b"x", b"a"), Sent(b"y", b"a"), Sent(b"x", b"b")]
+    keys += [Sent(None, key) for key in (None, None, b"", b"")]
     large = b"x" * 100_000
-    records = [
-        Sent(b"1", b"g", b"same"), Sent(b"2", b"g", b"same"), Sent(None, b"g", large), Sent(None, b"g", large),
-        Sent(None, b"g", None), Sent(None, b"g", None), Sent(None, b"g", b""), Sent(None, b"g", b""),
-    ]  # fmt: skip
-    got = running.outcome("by-value", records)
+    values = [Sent(b"1", b"g", b"same"), Sent(b"2", b"g", b"same")]
+    values += [Sent(None, b"g", value) for value in (large, large, None, None, b"", b"")]
 
-    assert offsets(got) == [0, 2, 4, 5, 6, 7]
-
-
-def test_headers_that_repeat_are_null_or_long(running: Running) -> None:
-    """The last of a repeated header wins; a null one gives way to the second name; long IDs differ in any byte."""
-    first, second = "_AMQ_DUPL_ID", "_HQ_DUPL_ID"
-    records = [
-        Sent(headers=((first, b"a"), (first, b"b"))),
-        Sent(headers=((first, b"b"),)),
-        Sent(headers=((first, b"a"),)),
-        Sent(headers=((first, None), (second, b"c"))),
-        Sent(headers=((second, b"c"),)),
-        Sent(headers=((first, b"d"), (first, None))),
-        Sent(headers=((first, b"d"),)),
-        Sent(b"x" * 256),
-        Sent(b"x" * 257),
-        Sent(b"x" * 256 + b"y"),
-        Sent(b"x" * 257),
-    ]
-    got = running.outcome("by-header", records)
-
-    assert offsets(got) == [0, 2, 3, 5, 6, 7, 8, 9]
+    assert offsets(running.outcome("by-key", keys)) == [0, 2, 3, 4, 5, 6]
+    assert offsets(running.outcome("by-value", values)) == [0, 2, 4, 5, 6, 7]
 
 
 def test_group_is_a_header(running: Running) -> None:
@@ -91,13 +63,6 @@ def test_group_is_a_header(running: Running) -> None:
     ]  # fmt: skip
     keys = [[value for name, value in item.headers if name == "_RF_KEY"] for item in got]
     assert keys == [[b"key"], [], [None], [b"key"], [b"key"], [b"key"]]
-
-
-def test_default_group_is_configurable(running: Running) -> None:
-    """The name of the default group can be overridden (Qpid)."""
-    got = running.outcome("renamed", [Sent(b"1", b"key")])
-
-    assert [item.key for item in got] == [b"nobody"]
 
 
 def test_an_old_id_no_longer_counts(running: Running) -> None:
@@ -161,21 +126,121 @@ def test_counters_by_verdict(running: Running) -> None:
     )
     text = running.worker.page("/metrics")
 
-    for line in (
-        'ringfence_messages_total{address="by-value",verdict="accepted"}',
-        'ringfence_messages_total{address="by-value",verdict="duplicates"}',
-        'ringfence_messages_total{address="by-value",verdict="unchecked"}',
-        'ringfence_forwarded_total{address="by-value"} 0.0',
-        'ringfence_quarantined_total{address="by-value"} 0.0',
-        'ringfence_fenced_total{address="by-value"}',
-        'ringfence_retries_total{address="by-value"}',
-        'ringfence_gap_records_total{address="by-value"} 0.0',
-        'ringfence_lane_open{address="by-value",lane="by-value-0"} 1.0',
-        'ringfence_ring_ids{address="by-value",lane="by-value-0"}',
-        'ringfence_ring_capacity_ids{address="by-value",lane="by-value-0"} 20000.0',
-        'ringfence_ring_covered_seconds{address="by-value",lane="by-value-0"}',
-        'ringfence_lag_records{address="by-value",lane="by-value-0"}',
-        'ringfence_lane_next_offset{address="by-value",lane="by-value-0"}',
-        'ringfence_batch_seconds_bucket{address="by-value",le="+Inf"}',
-    ):
+    messages = [
+        f'messages_total{{address="by-value",verdict="{kind}"}}'
+        for kind in ("accepted", "duplicates", "unchecked")
+    ]
+    totals = [
+        f'{name}_total{{address="by-value"}}'
+        for name in ("forwarded", "quarantined", "fenced", "retries", "gap_records")
+    ]
+    names = (
+        "lane_open",
+        "ring_ids",
+        "ring_capacity_ids",
+        "ring_covered_seconds",
+        "lag_records",
+        "lane_next_offset",
+    )
+    gauges = [f'{name}{{address="by-value",lane="by-value-0"}}' for name in names]
+    for name in (*messages, *totals, *gauges, 'batch_seconds_bucket{address="by-value",le="+Inf"}'):
+        line = f"ringfence_{name} "
         assert line in text, f"{line} is missing in\n{text}"
+
+
+STRUCTURED = ("content-type", b"application/cloudevents+json; charset=UTF-8")
+
+
+def _event(source: str, number: str, mode: str) -> Sent:
+    """Return a CloudEvent of one producer, in binary or structured mode."""
+    if mode == "structured":
+        value = json.dumps({"specversion": "1.0", "source": source, "id": number, "data": {}}).encode()
+        return Sent(None, b"g", value, (STRUCTURED,))
+    return Sent(None, b"g", b"{}", (("ce_source", source.encode()), ("ce_id", number.encode())))
+
+
+def _id_of_event(record: Record) -> bytes | None:
+    """As the checker finds it: by code that is not Ringfence's."""
+    parts = [record.header("ce_source"), record.header("ce_id")]
+    if (record.header("content-type") or b"").startswith(b"application/cloudevents+json"):
+        event = json.loads(record.value or b"{}")
+        parts = [str(event[name]).encode() for name in ("source", "id")]
+    return repr(parts).encode() if all(parts) else None
+
+
+def test_ids_as_people_have_them(running: Running) -> None:
+    """Only all parts together are an ID; a message that lacks one passes unchecked, or goes to quarantine with the reason."""
+    events = [
+        _event("/a", "1", "binary"), _event("/b", "1", "binary"), _event("/a", "2", "binary"),
+        _event("/a", "1", "structured"), _event("/c", "1", "structured"), _event("/c", "1", "binary"),
+        Sent(None, b"g", b"{}", (("ce_id", b"1"),)), Sent(None, b"g", b"{}", (("ce_id", b"1"),)),
+    ]  # fmt: skip
+    assert offsets(running.outcome("parts-events", events)) == [0, 1, 2, 4, 6, 7]
+    quoted = [Sent(None, b"g", b"v", (("id", value),)) for value in (b'"8f2"', b"8f2", b'"8f2"', b"8f2")]
+    assert offsets(running.outcome("parts-outbox", quoted)) == [0, 1]
+    orders = [
+        Sent(None, key, value)
+        for key in (b"k", b"l")
+        for value in (
+            b'{"order":{"id":7}}',
+            b'{"order":{"id":"7"},"again":true}',
+            b'{"order":{}}',
+            b"no JSON",
+        )
+    ]
+    assert offsets(running.outcome("parts-orders", orders)) == [0, 2, 3, 4, 6, 7]
+    strict = [
+        Sent(None, b"g", b"v", tuple((name, b"1") for name in present)) for present in ("ab", "a", "ab", "b")
+    ]
+    assert offsets(running.outcome("parts-strict", strict)) == [0]
+    refused = running.read("parts-strict.quarantine")
+    assert [dict(item.headers)["_RF_REASON"] for item in refused] == [
+        b'no duplicate ID: the header %b is missing or empty (duplicate_id_missing = "quarantine")' % name
+        for name in (b"b", b"a")
+    ]
+    assert _judged(running.bootstrap, "parts-events") == []
+
+
+def _judged(bootstrap: str, address: str) -> list[Any]:
+    """Return the findings of the fault checker in one address."""
+
+    def read(topic: str) -> list[Record]:
+        return [
+            Record(
+                topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp
+            )
+            for item in kafka.read_all(bootstrap, topic, 1)
+        ]
+
+    history = History(address, 1, 20_000, lambda _key: 0, id_of=_id_of_event)
+    history.inputs, history.accepted = read(address), read(f"{address}.accepted")
+    return check(history)
+
+
+def test_verbs_take_the_parts(running: Running, tmp_path: Path) -> None:
+    """``send`` needs the parts, ``rings show`` shows them, and ``rings find`` takes them one by one or as a whole."""
+    name, options = "parts-verbs", ("--config", str(running.worker._config))
+    lines = tmp_path / "lines.jsonl"
+    line = {"headers": {"ce_source": "/my shop", "ce_id": "42"}, "group": "g", "value": "v"}
+    lines.write_text(f"{json.dumps(line)}\n" * 2)
+    sent = run_verb("send", name, str(lines), *options)
+    assert offsets(running.settled(name)) == [0], sent.stderr
+    lines.write_text(json.dumps({"id": "42", "value": "v"}))
+    refused = run_verb("send", name, str(lines), *options, check=False)
+    shown = run_verb("rings", "show", name, *options)
+    entry = json.loads(run_verb("rings", "show", name, "--json", *options).stdout)["addresses"][name][0][
+        "newest"
+    ]
+
+    assert refused.returncode == 2
+    assert "id = '42' has no effect" in refused.stderr
+    assert "'/my shop' 42" in shown.stdout
+    assert entry["parts"] == ["/my shop", "42"]
+    assert entry["id"] == f"hex:{composed([b'/my shop', b'42']).hex()}"
+    for identifier in (entry["parts"], [entry["id"]]):
+        found = run_verb("rings", "find", name, *identifier, *options)
+        assert found.stdout.startswith("known ")
+    assert run_verb("rings", "find", name, "/my", "shop 42", *options, check=False).returncode == 1
+    three = run_verb("rings", "find", name, "a", "b", "c", *options, check=False)
+    assert three.returncode == 2
+    assert "has 2 parts, header:ce_source, header:ce_id" in three.stderr

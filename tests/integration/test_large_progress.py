@@ -164,25 +164,3 @@ async def test_refused_progress_is_named(bootstrap: str, caplog: pytest.LogCaptu
         await bench.until_next(running, 40)
 
         assert len(await bench.letters()) == 20
-
-
-async def test_refused_dead_letter_is_named(bootstrap: str) -> None:
-    """The error names a dead-letter topic that takes too little, and progress continues."""
-
-    async def rejects(message: Message) -> None:
-        await asyncio.sleep(0)
-        if message.value == b"sick":
-            raise Reject("sick")
-
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(rejects, concurrency=4)
-        held = running.consumer.partitions[0]
-        kafka.alter_topic(bootstrap, bench.dead_letters, "max.message.bytes", "100")
-        bench.send(*_messages(40))
-        await until(
-            lambda: bench.dead_letters in held.writer.letters.fault, lambda: held.writer.letters.fault
-        )
-        await until(lambda: not held.writer.fault, lambda: held.writer.fault)
-        await held.writer.persisted()
-
-        assert len(list((await bench.agreed()).finished)) >= 19

@@ -5,44 +5,28 @@ import itertools
 import threading
 import time
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import NotCoordinatorForGroupError
-from aiokafka.protocol.group import HeartbeatRequest
 
-from ringfence_client import Message, Retry
+from ringfence_client import Message
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import PARTITIONS
 from tests.harness.checker.groups import judge
 from tests.support import kafka
-from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, interleaved, numbered
+from tests.support.consumers.in_process import Bench, Recorder, consuming, numbered
 from tests.support.consumers.leases import Journal, Outsider, take, values
 from tests.support.lanes import LIMIT_S, until
 
-SEED = 3_571
 
-
-async def _written(bench: Bench, partition: int = 0) -> list[tuple[int, Progress]]:
-    """All records of a partition, with their time in ms; compacted ones are missing."""
-    key = progress_record.encode_key(bench.group, bench.accepted, partition)
+async def _written(bench: Bench) -> list[tuple[int, Progress]]:
+    """All records of partition 0, with their time in ms; compacted ones are missing."""
+    key = progress_record.encode_key(bench.group, bench.accepted, 0)
     got = await asyncio.to_thread(kafka.read_all, bench.bootstrap, f"{bench.name}-app-progress", PARTITIONS)
     return [
         (item.timestamp, progress_record.decode(item.value)) for item in got if item.key == key and item.value
     ]
-
-
-async def _until_ended(journal: Journal, count: int, *running: Running, limit_s: float = LIMIT_S) -> None:
-    def ended() -> bool:
-        for item in running:
-            item.check()
-        return len(journal.ended) >= count
-
-    await until(ended, lambda: f"{len(journal.ended)} of {count} ended", limit_s)
 
 
 async def test_taken_while_suspended(bootstrap: str) -> None:
@@ -88,7 +72,7 @@ async def test_acknowledged_while_draining(bootstrap: str, fenced: bool) -> None
         for partition in range(2):
             for group in range(3):
                 bench.send(*values(f"g{partition}-{group}", 4), partition=partition)
-        first = await bench.start(journal.handler(0, work), concurrency=6, drain_timeout=30.0)
+        await bench.start(journal.handler(0, work), concurrency=6, drain_timeout=30.0)
         await until(lambda: len(journal.runs) == 6, lambda: str(journal.runs))
         second = bench.launch(journal.handler(1, work), lease_timeout=300.0, lease_idle=300.0)
         await until(lambda: bool(second.consumer.reasons), lambda: str(second.consumer.reasons))
@@ -104,7 +88,7 @@ async def test_acknowledged_while_draining(bootstrap: str, fenced: bool) -> None
         free.set()
         await second.ready(1)
         taken = time.monotonic()
-        await _until_ended(journal, 24, first, second)
+        await until(lambda: len(journal.ended) >= 24, lambda: f"{len(journal.ended)} of 24 ended")
 
         assert judge(journal.runs, {f"g{index}-{group}": 4 for index in range(2) for group in range(3)}) == []
         assert {run.attempt for run in journal.runs} == {1}
@@ -176,66 +160,3 @@ async def test_one_refresh_a_second(bootstrap: str) -> None:
     assert len(written) == ended
     beats = [progress.beat for _, progress in written]
     assert beats == sorted(set(beats))
-
-
-async def test_coordinator_away_while_opening(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The consumer asks again if the coordinator cannot confirm its membership: that is not a denial."""
-    original = GroupCoordinator._send_req
-    planted = 0
-
-    async def away_once(self: Any, request: Any) -> Any:
-        nonlocal planted
-        response = await original(self, request)
-        if isinstance(request, HeartbeatRequest) and not planted:
-            planted += 1
-            return SimpleNamespace(error_code=NotCoordinatorForGroupError.errno)
-        return response
-
-    monkeypatch.setattr(GroupCoordinator, "_send_req", away_once)
-    handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 3))
-        # Heartbeats of its own come later than those of the opening.
-        running = await bench.start(handler, session_timeout=30.0)
-        await bench.until_next(running, 3)
-
-        assert planted == 1
-
-
-async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
-    """Messages that wait for a retry keep their delay over a rebalance: they come neither early, nor while the partition is away."""
-    delays = {0: 1.0, 1: 1.0, 2: 0.05}
-    """Delays of messages that fail before, fail meanwhile, and whose delay ends meanwhile."""
-    failed: dict[int, float] = {}
-    again: dict[int, float] = {}
-    free = asyncio.Event()
-
-    async def work(message: Message) -> None:
-        if message.attempt > 1:
-            again[message.offset] = time.monotonic()
-            return
-        if message.offset:
-            await free.wait()
-        failed[message.offset] = time.monotonic()
-        raise Retry("later", delays[message.offset])
-
-    handler = Recorder(work)
-    async with consuming(bootstrap) as bench:
-        bench.send(*interleaved(3, 1))
-        running = await bench.start(handler)
-        held, held_partitions = running.consumer.partitions[0], running.consumer.held_partitions
-        await until(lambda: len(handler.begun) == 3 and 0 in failed, lambda: str(handler.begun))
-        # Lines of aiokafka when the group is rebalanced.
-        await held_partitions.revoked([TopicPartition(bench.accepted, 0)])
-        free.set()
-        await until(lambda: len(failed) == 3, lambda: str(failed))
-        await asyncio.sleep(2 * delays[2])
-
-        assert again == {}
-        assert held.window.attempts.running == set()
-
-        held_partitions.given([TopicPartition(bench.accepted, 0)])
-        await bench.until_next(running, 3)
-
-        assert all(again[offset] >= failed[offset] + delay for offset, delay in delays.items())
-        assert {message.fence for message in handler.messages} == {1}

@@ -111,14 +111,7 @@ def book(message: Message) -> None:
     _note("end", message)
 
 
-async def never_ends(message: Message) -> None:
-    """Never end, even when cancelled."""
-    _note("begin", message)
-    while True:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(60)
-
-
-def never_ends_in_thread(message: Message) -> None:
+def never_ends(message: Message) -> None:
+    """Never end, in a thread."""
     _note("begin", message)
     threading.Event().wait()

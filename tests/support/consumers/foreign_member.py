@@ -17,9 +17,7 @@ LIMIT_S: Final = 60.0
 class Foreigner:
     """Reads a topic as a member of a group, and commits what it reads."""
 
-    def __init__(
-        self, bootstrap: str, group: str, topic: str, protocol: str = "consumer", *, epochs: bool = True
-    ) -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, protocol: str = "consumer") -> None:
         """Create a member that has not started.
 
         Args:
@@ -27,7 +25,6 @@ class Foreigner:
             group: Group to join.
             topic: Topic to read.
             protocol: ``consumer`` (KIP-848; skips the test where the cluster does not have it), or an assignor of the classic protocol.
-            epochs: Whether it commits the leader epoch of what it read. A consumer that names offsets itself does not.
         """
         if protocol == "consumer":
             features.require(bootstrap, "group.version")
@@ -45,7 +42,6 @@ class Foreigner:
             }
         )
         self._topic = topic
-        self._epochs = epochs
         self._ending = threading.Event()
         self.read: list[tuple[int, int]] = []
         """Partition and offset of each message that it read and committed."""
@@ -74,20 +70,16 @@ class Foreigner:
                 continue
             partition, offset = message.partition() or 0, message.offset() or 0
             try:
-                if self._epochs:
-                    self._consumer.commit(message=message, asynchronous=False)
-                else:
-                    following = TopicPartition(self._topic, partition, offset + 1)
-                    self._consumer.commit(offsets=[following], asynchronous=False)
+                self._consumer.commit(message=message, asynchronous=False)
             except KafkaException:
                 continue  # a rebalance took the partition
             self.read.append((partition, offset))
 
 
 @contextmanager
-def foreigner(*arguments: str, epochs: bool = True) -> Iterator[Foreigner]:
+def foreigner(*arguments: str) -> Iterator[Foreigner]:
     """Run a foreign member until the block ends; ``arguments`` as for :class:`Foreigner`."""
-    made = Foreigner(*arguments, epochs=epochs)
+    made = Foreigner(*arguments)
     made.start()
     try:
         yield made
