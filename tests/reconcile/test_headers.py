@@ -10,8 +10,6 @@ from pyspark.sql import functions as F
 from agents.output import build
 from reconcile.spark import envelopes, hops
 from reconcile.spark.columns import HEADERS_FEW, OURS, Dialect, header, headers_digest, id_of, place_in
-from reconcile.spark.outputs import outputs
-from reconcile.spark.schemas import ACCEPTED, OBSERVED
 from reconcile.spark.topic_reader import Targets, inputs
 from ringfence_kafka.protocol import wire_names
 
@@ -92,10 +90,6 @@ def _place() -> Column:
     return place_in(header(wire_names.HEADER_SOURCE).cast("string"), F.lit("in"))
 
 
-OUTPUT = (
-    "topic string, timestampType int, timestamp timestamp, partition int, offset long, key binary, value binary, "
-    f"headers {envelopes.HEADERS}"
-)
 RECORD = f"key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers {envelopes.HEADERS}"
 
 
@@ -171,28 +165,3 @@ def test_a_place(spark: SparkSession) -> None:
     found = [place for (place,) in rows.orderBy("number").select(_place()).collect()]
 
     assert [None if place is None else tuple(place) for place in found] == list(PLACES.values())
-
-
-def test_verdicts(spark: SparkSession) -> None:
-    """An accepted record is an observed duplicate if its verdict is DUPLICATE, with the original that it names; others are accepted."""
-    expected: dict[bytes | None, tuple[object, ...]] = {
-        None: (ACCEPTED, None, None, None, False),
-        b"ACCEPTED": (ACCEPTED, None, None, None, True),
-        b"UNCHECKED": (ACCEPTED, None, None, None, True),
-        b"DUPLICATE": (OBSERVED, None, None, None, True),
-        b"DUPLICATE orders/1/7": (OBSERVED, "orders/1/7", 1, 7, True),
-        b"DUPLICATE stock/1/7": (OBSERVED, "stock/1/7", None, None, True),
-        b"": (ACCEPTED, None, None, None, True),
-    }
-    rows = [
-        ("orders.accepted", 0, dt.datetime.fromtimestamp(1, dt.UTC), 0, number, None, None,
-         [] if verdict is None else [("_RF_VERDICT", verdict)])
-        for number, verdict in enumerate(expected)
-    ]  # fmt: skip
-    records = spark.createDataFrame(rows, OUTPUT)
-    found = outputs(records, ACCEPTED, {"orders.accepted": "orders"}, {"orders.accepted": 0}, {})
-    names = ("fate", "original", "original_partition", "original_offset", "marked")
-
-    assert [tuple(row) for row in found.orderBy("out_offset").select(*names).collect()] == [
-        *expected.values()
-    ]

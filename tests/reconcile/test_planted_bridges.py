@@ -77,6 +77,13 @@ def _forgotten(world: World, at: str) -> None:
     world.accept(world.bridge(at, 11, 8, **IGNORE))
 
 
+def _by_id(world: World, at: str) -> None:
+    """Send one ID over hops of two sources: it counts, unless the record ignores IDs."""
+    world.accept(world.bridge(at, 0, id=b"1"), world.bridge(at, 0, id=b"1", source=OTHER))
+    world.accept(world.bridge(at, 1, id=b"1", source=OTHER, **IGNORE), world.arrive(at, b"2"))
+    world.accept(world.bridge(at, 2, id=b"2", source=OTHER, **IGNORE))
+
+
 def _overrun(world: World, at: str) -> None:
     """Send more unconfirmed hops than a ring of two has IDs; a confirmed hop is known for ever."""
     world.accept(*(world.bridge(at, number) for number in (0, 1, 2, 0)))
@@ -173,6 +180,7 @@ PLANTED: dict[str, History] = {
     "lost": (_lost, {}, {"LOST": 3}),
     "off": (_off, {"id_cache_size": 0, "duplicates": "divert"}, {"LOST": 1, "WRONG-VERDICT": 2}),
     "forgotten": (_forgotten, {}, {"FORGOTTEN": 4}),
+    "by-id": (_by_id, {}, {"FORGOTTEN": 1}),
     "overrun": (_overrun, {"id_cache_size": 2}, {"OVERRUN": 1, "FORGOTTEN": 1}),
     "apart": (_apart, {}, {"CROSS-LANE": 1, "FORGOTTEN": 1, "OVERRUN": 1}),
     "diverted": (_diverted, {"duplicates": "divert"}, {"WRONG-VERDICT": 2, "LOST": 1}),

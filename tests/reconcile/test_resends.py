@@ -238,37 +238,26 @@ def test_only_what_repeats_is_compared(frames: Frames, monkeypatch: pytest.Monke
 def test_percentiles(spark: SparkSession) -> None:
     """A percentile is the smallest distance that at least this many resends do not exceed; addresses count by themselves."""
     rng = random.Random(5)
-    seen = {
-        0: [rng.choice((1, 2, 3, 50, rng.randrange(1, 9_999))) for _ in range(997)],
-        1: [7],
-        2: [*range(1, 101)],
-    }
-    rows = [
-        (address, distance % 3, distance, 1, 1)
-        for address, distances in seen.items()
-        for distance in distances
-    ]
-    frame = _resends(spark, rows)
-
+    many = [rng.choice((1, 2, 3, 50, rng.randrange(1, 9_999))) for _ in range(997)]
+    seen = {0: many, 1: [7], 2: [*range(1, 101)]}
+    rows = [(at, distance % 3, distance, 1, 1, 0) for at, distances in seen.items() for distance in distances]
+    frame = cut(small(spark, rows, RESENDS))
     rings = [
         distributions.ring(frame, confidence).withColumn("confidence", F.lit(confidence))
         for confidence in (0.999, 1.0, 0.07, 0.5, 1e-9)
     ]
+
     found = concatenated(rings).collect()
     assert len(found) == len(rings) * len(seen)
     for row in found:
         distances = seen[row["address"]]
         expected = [_percentile(distances, name) for name in (str(row["confidence"]), "0.5", "0.99")]
-
         assert [row["at"], row["b"], row["c"]] == expected
         assert (row["a"], row["d"]) == (len(distances), max(distances))
     by_lane = {(row["address"], row["at"]): row for row in distributions.ring_by_lane(frame).collect()}
-    assert set(by_lane) == {
-        (address, distance % 3) for address, distances in seen.items() for distance in distances
-    }
+    assert set(by_lane) == {(row[0], row[1]) for row in rows}
     for (address, lane), row in by_lane.items():
         here = [item for item in seen[address] if item % 3 == lane]
-
         assert [row["a"], row["b"], row["c"]] == [len(here), _percentile(here, "0.99"), max(here)]
 
 
@@ -277,29 +266,22 @@ def _percentile(values: list[int], share: str) -> int:
     return next(number for n, number in enumerate(ordered, 1) if n >= Fraction(share) * len(ordered))
 
 
-def _resends(spark: SparkSession, rows: list[tuple[int, int, int, int, int]]) -> DataFrame:
-    return cut(small(spark, [(*row, 0) for row in rows], RESENDS))
-
-
-def test_conflicts(spark: SparkSession) -> None:
-    """Conflicts are summed by address; rows of an earlier release have none."""
-    rows = [(0, 0, 1, 1, 5, 2), (0, 1, 7, 2, 3, 3), (1, 0, 1, 1, 4, 0), (2, 0, 1, 1, 4, None)]
-    found = distributions.conflicts(small(spark, rows, RESENDS)).collect()
-
-    assert {row["address"]: row["a"] for row in found} == {0: 5, 1: 0, 2: 0}
-
-
 def test_bins(spark: SparkSession) -> None:
-    """Distances go into bins of powers of two, at their edges too; ages stay as they are."""
-    edges = [1, 2, 3, 4, 5, 2**29, 2**29 + 1, 2**40]
-    frame = _resends(spark, [(0, 0, edge, 4, 2) for edge in edges])
+    """Distances go into bins of powers of two, at their edges too; ages stay as they are.
 
-    found = distributions.bins(frame).collect()
+    Conflicts are summed by address; rows of an earlier release have none.
+    """
+    edges = [1, 2, 3, 4, 5, 2**29, 2**29 + 1, 2**40]
+    rows = [(0, 0, edge, 4, 2, 3) for edge in edges]
+    frame = cut(small(spark, [*rows, (1, 0, 1, 1, 4, 0), (2, 0, 1, 1, 4, None)], RESENDS))
+    found = distributions.bins(frame).where("address = 0").collect()
+    conflicts = distributions.conflicts(frame).collect()
 
     assert sorted((row["at"], row["a"]) for row in found if row["of"] == "distance") == [
         (1, 2), (2, 2), (4, 4), (8, 2), (2**29, 2), (2**30, 2), (2**40, 2),
     ]  # fmt: skip
     assert [(row["at"], row["a"]) for row in found if row["of"] == "age"] == [(4, 16)]
+    assert {row["address"]: row["a"] for row in conflicts} == {0: 24, 1: 0, 2: 0}
 
 
 def test_moments_and_groups(frames: Frames) -> None:

@@ -4,10 +4,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
-from reconcile.anomalies.finders import fates, lost_inputs, torn_transactions
+from reconcile.anomalies.finders import lost_inputs, torn_transactions
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames import match
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
 from tests.reconcile.rows import Frames, cut, named
 
 
@@ -72,25 +71,6 @@ def test_many_parts_are_not_all_named(frames: Frames) -> None:
     ]
 
 
-def test_what_is_said_of_an_envelope_holds_for_its_parts(frames: Frames) -> None:
-    """No part of a quarantined or diverted envelope is missing. An envelope that is also accepted is one input with two fates."""
-    nothing = {"fate": None}
-    evidence = _joined(
-        frames,
-        *_envelope(0, nothing, nothing, fate=QUARANTINED),
-        *_envelope(1, nothing, {**nothing, "id": b"x"}, fate=DIVERTED, original="t/0/9"),
-        *_envelope(2, {}, nothing, fate=QUARANTINED),
-    )
-    rows = _rows(evidence)
-
-    assert lost_inputs.unmatched(evidence).isEmpty()
-    assert [rows[1, part]["whole"] for part in (0, 1, 2)] == [DIVERTED] * 3
-    assert rows[1, 2]["original"] == "t/0/9"
-    assert named(fates.doubled(evidence)) == [("DOUBLED", 2)]
-    assert (rows[2, 0]["fate"], rows[2, 0]["came"]) == (ACCEPTED, 1)
-    assert named(torn_transactions.torn(evidence, frames.rules(), ["t"])) == [("TORN", 2)]
-
-
 def test_ids(frames: Frames) -> None:
     """An ID of several parts counts once, at its first part; the same ID of another address is another one."""
     evidence = _joined(
@@ -106,23 +86,6 @@ def test_ids(frames: Frames) -> None:
     # Its own is written where its first part is; it has no group to be compared in.
     own = next(row for row in found if row["part_number"] == 0)
     assert (own["out_offset"], own["group_digest"]) == (1, None)
-
-
-def test_an_envelope_that_was_accepted_as_it_is(frames: Frames) -> None:
-    """An envelope that was accepted as it came is a phantom, and its parts are lost; beside its parts it is a phantom as well."""
-    spans = frames.spans()
-    evidence = _joined(
-        frames,
-        *_envelope(25, {"fate": None}, fate=ACCEPTED, nth=1, out_offset=3, value_changed=True),
-        *_envelope(26, {}, fate=ACCEPTED, nth=1, out_offset=4),
-        {"offset": 27},
-        {"offset": 27, "part_number": 1, "has_input": False},
-    )
-
-    assert named(fates.phantom(evidence, spans)) == [("PHANTOM", 25), ("PHANTOM", 26), ("PHANTOM", 27)]
-    assert [row["offset"] for row in lost_inputs.unmatched(evidence).collect()] == [25]
-    assert named(fates.corrupted(evidence)) == []
-    assert named(fates.doubled(evidence)) == []
 
 
 def test_home(frames: Frames) -> None:

@@ -81,23 +81,6 @@ def test_as_workers_read_them(spark: SparkSession) -> None:
     assert [other[name] for name in names] == [None, None, None, None, False]
 
 
-def test_headers_that_are_left(spark: SparkSession) -> None:
-    """An accepted record may keep the last header of its passed members; any other bridge header is one too many."""
-    passed, other = ("_RF_HOPS", b"berlin"), ("_RF_HOPS", None)
-    hop, left = ("_RF_BRIDGE_DUPL_ID", b"%b/7" % SOURCE.encode()), ("_RF_BRIDGE_IDS", b"ignore")
-    several: list[Headers] = [
-        [passed], [other, passed], [other], [], [passed, passed], [left], [passed, left],
-    ]  # fmt: skip
-    asked = [row["passed_digest"] for row in _read(spark, *([hop, *headers] for headers in several[:4]))]
-    user: Headers = [("user", b"x"), ("_RF_SOURCE", b"t/0/1")]
-    found = [row["left"] for row in _read(spark, *([*user, *headers] for headers in several))]
-
-    assert asked[0] == asked[1] == found[0]
-    assert asked[2] == found[2] != asked[0]
-    assert asked[3] is found[3] is None
-    assert len({*found}) == len(several)
-
-
 def _read(spark: SparkSession, *several: Headers) -> list[Row]:
     frame = spark.createDataFrame([*enumerate(several)], f"number int, headers {HEADERS}")
     return read_hops.with_hops(frame).withColumn("left", read_hops.left_behind()).orderBy("number").collect()

@@ -85,18 +85,6 @@ def _handed_on(expected: list[int], *grown: Row) -> Case:
 
 
 A_AT_1: Row = {"id": b"a", "offset": 1}
-IN_A_RING: list[Row] = [
-    {"id": b"a"}, {"id": b"b", "offset": 3}, {"id": b"c", "offset": 6},
-    {"id": b"f", "partition": 1, "offset": 0, "forward_offset": 90},
-    {"id": b"e", "partition": 1, "offset": 1, "forward_offset": 91, "run": 0},
-]  # fmt: skip
-OUT_OF_IT = [
-    _dropped(b"a", 5), _dropped(b"a", 8),
-    # Others by the same way count, and not the offsets between.
-    _dropped(b"c", 9), _dropped(b"f", 10),
-    # The forward topic was created again since then.
-    _dropped(b"e", 11, partition=1, forward_offset=2),
-]  # fmt: skip
 ASKING = [
     _dropped(b"a", 2, partition=1), _dropped(b"a", 9, partition=1), _dropped(b"a", 9), _dropped(b"e", 10, partition=1),
 ]  # fmt: skip
@@ -126,9 +114,6 @@ CASES = {
     "diverted, and outputs are gone": _several(
         _each("GAP", 1, 5, 6, 9), "GAP", divert=True, outputs_gone=True
     ),
-    # A record stops being an original once its ring has accepted as many others as it holds; one of the other input may be as old.
-    "forgotten by a ring of two": Case(IN_A_RING, OUT_OF_IT, [8], OF_TWO),
-    "known to a ring of three": Case(IN_A_RING, OUT_OF_IT, rules={"largest": 3}),
     # A ring of two has forgotten an ID two numbers later, by whatever partitions they came.
     "sequence numbers": Case(NUMBERED, ASKING, [9, 9], OF_TWO),
     "numbers that fall prove nothing": Case(FELL, ASKING, rules=OF_TWO),

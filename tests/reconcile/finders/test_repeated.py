@@ -104,17 +104,6 @@ def _in_one_lane(*rows: Row) -> list[Row]:
     return made
 
 
-def _behind_forwarded() -> Iterator[Case]:
-    first, last = {"id": b"a"}, {"id": b"a", "offset": 1, "out_offset": 1}
-    between: list[Row] = [
-        {"id": b"%d" % n, "partition": 1, "offset": n, "forward_offset": n, "out_partition": 1}
-        for n in range(3)
-    ]
-    shown = [row | {"out_partition": 0, "out_offset": 9 + n} for n, row in enumerate(between)]
-    yield Case([first, *between, last], [("OVERRUN", 1)])
-    yield Case([first, *shown, last], [("FORGOTTEN", 1)], capacity=1)
-
-
 def _across() -> Iterator[Case]:
     first: Row = {"id": b"a"}
     away = {**first, "lane": 1, "partition": 1}
@@ -149,18 +138,6 @@ def _counted() -> Iterator[Case]:
             rules={"whole_since": 2},
             rings=Rings.of(1, 2),
         )
-
-
-def _begun_anew() -> Iterator[Case]:
-    rows = _in_one_lane({"id": b"a"}, {"id": b"b"}, {"id": b"c", "sequence": 0}, {"id": b"a", "sequence": 1})
-    one_lane = Rings.of(1, 2)
-    alone = [{**row, "out_partition": 0} for row in rows]
-    yield Case(alone, [("OVERRUN", 3)], capacity=2, rings=one_lane)
-    # Where the journal tells that the ring was emptied, numbers since then count.
-    again = {"id": b"a", "offset": 101, "partition": 1, "sequence": 2, "out_partition": 9}
-    emptied = {"nexts": [2, 0], "input_next": 0, "forward_next": 0, "before": 9, "after": 9}
-    expected = [("FORGOTTEN", 101), ("OVERRUN", 3)]
-    yield Case([*rows, again], expected, events=[emptied], capacity=1, rings=one_lane)
 
 
 def _merged() -> Iterator[Case]:
@@ -216,7 +193,6 @@ PROMISES: dict[str, list[Case]] = {
         *_promised([0, 0, 0], 0, "OVERRUN"),  # beyond id_cache_size_max
         *_promised([], 99, "FORGOTTEN"),  # within id_cache_size
     ],
-    "a forwarded record may come between, unless an output partition shows otherwise": [*_behind_forwarded()],
     # A GAP if an earlier run lacks IDs between; beyond the promise, or after that run, the verdict is certain.
     "IDs between are gone": [
         Case([OLD, *_ids("a")], [("GAP", 1)], rules=GONE),
@@ -262,8 +238,6 @@ PROMISES: dict[str, list[Case]] = {
     "another group in another lane is CROSS-LANE": [*_across()],
     "an expired ID is allowed in another lane": [_across_after_the_age()],
     "sequence numbers count exactly": [*_counted()],
-    # Numbers that fall along a partition give no order any more: offsets and outputs decide.
-    "a ring was begun anew": [*_begun_anew()],
     # IDs of both merged lanes count, unless the output shows that they are older; so do IDs since then.
     "merged rings": [*_merged()],
     # One CROSS-LANE row for an ID that three unconnected lanes accepted. The lane that took over from all of them knows it.

@@ -5,6 +5,7 @@ import math
 import random
 from typing import Final
 
+from reconcile.anomalies.names import Anomaly
 from reconcile.page.report_data import (
     AddressFigures,
     Bin,
@@ -21,10 +22,7 @@ from reconcile.page.report_data import (
 BEGIN: Final = 1_795_219_200_000
 """21 November 2026, 00:00 UTC."""
 STEP_MS: Final = 15 * 60 * 1000
-ANOMALIES: Final = (
-    "LOST", "DOUBLED", "PHANTOM", "REORDERED", "FORGOTTEN", "OVERRUN", "CROSS-LANE", "WRONG-VERDICT", "CORRUPTED", "TORN",
-    "GAP",
-)  # fmt: skip
+ANOMALIES: Final = tuple(anomaly.value for anomaly in Anomaly)
 NO_RING: Final = Ring(0, 0, 0.999, 0, 0, 1, 0, 0, 0)
 
 
@@ -57,23 +55,12 @@ def past(number: int, verdict: str = "clean") -> list[PastRun]:
     verdicts = {number: verdict, number - 4: "gap", number - 7: "anomalies"}
     made = []
     for run in range(1, number + 1):
-        messages = round(3_000_000 * chance.uniform(0.6, 1.2))
-        anomalies = {"clean": 0, "gap": 400, "anomalies": 16}[verdicts.get(run, "clean")]
-        began = dt.datetime.fromtimestamp(BEGIN / 1000, dt.UTC) - dt.timedelta(
-            days=number - run, seconds=-7_204
-        )
-        duplicates, seconds = round(messages * chance.uniform(0.004, 0.02)), round(messages / 40_000, 1)
-        made.append(
-            PastRun(
-                run,
-                began.isoformat(),
-                verdicts.get(run, "clean"),
-                messages,
-                duplicates,
-                anomalies,
-                seconds if run > 2 else None,
-            )
-        )
+        messages, said = round(3_000_000 * chance.uniform(0.6, 1.2)), verdicts.get(run, "clean")
+        anomalies = {"clean": 0, "gap": 400, "anomalies": 16}[said]
+        began = dt.datetime.fromtimestamp(BEGIN / 1000 + 7_204, dt.UTC) - dt.timedelta(days=number - run)
+        duplicates = round(messages * chance.uniform(0.004, 0.02))
+        seconds = round(messages / 40_000, 1) if run > 2 else None
+        made.append(PastRun(run, began.isoformat(), said, messages, duplicates, anomalies, seconds))
     return made
 
 

@@ -61,36 +61,32 @@ class Standalone:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._workers: list[Daemon] = []
-        self._master = Daemon(
-            folder / "master.log",
-            *("org.apache.spark.deploy.master.Master", "--host", _HOST, "--port", "0", "--webui-port", "0"),
-        )
+        self._daemons: list[Daemon] = []
+        self._master = self._started("master", "master.Master")
 
     @property
     def master(self) -> str:
         return f"spark://{_HOST}:{self._master.port('sparkMaster')}"
 
-    def add_worker(self, memory: str, cores: int = 2) -> Daemon:
-        """Start a worker, and return once the master knows it."""
-        number = len(self._workers)
-        worker = Daemon(
-            self._folder / f"worker-{number}.log",
-            *("org.apache.spark.deploy.worker.Worker", "--host", _HOST, "--port", "0", "--webui-port", "0"),
-            *("--cores", str(cores), "--memory", memory, "--work-dir", str(self._folder / f"work-{number}")),
-            self.master,
-        )
-        self._workers.append(worker)
+    def add_worker(self, memory: str) -> None:
+        """Start a worker of two cores, and return once the master knows it."""
+        size = ("--cores", "2", "--memory", memory, "--work-dir", str(self._folder / "work"))
+        worker = self._started("worker", "worker.Worker", *size, self.master)
         wait_for(
-            lambda: worker.says("Successfully registered with master"),
-            lambda: f"worker {number} is not registered",
-            LIMIT_S,
+            lambda: worker.says("Successfully registered with master"), lambda: "not registered", LIMIT_S
         )
-        return worker
+
+    def _started(self, name: str, program: str, *arguments: str) -> Daemon:
+        ports = ("--host", _HOST, "--port", "0", "--webui-port", "0")
+        daemon = Daemon(
+            self._folder / f"{name}.log", f"org.apache.spark.deploy.{program}", *ports, *arguments
+        )
+        self._daemons.append(daemon)
+        return daemon
 
     def end(self) -> None:
-        for worker in (*self._workers, self._master):
-            worker.kill()
+        for daemon in self._daemons:
+            daemon.kill()
 
 
 @contextlib.contextmanager

@@ -1,5 +1,3 @@
-"""The fault tests' checker on contents: CORRUPTED, and what is not."""
-
 import json
 from dataclasses import replace
 from hashlib import blake2b

@@ -1,5 +1,3 @@
-"""Workloads of the fault tests: plans, journals and traffic in message groups."""
-
 import random
 from collections import Counter
 from pathlib import Path

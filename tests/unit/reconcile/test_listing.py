@@ -1,5 +1,3 @@
-"""Anomalies in groups, one by one and as CSV."""
-
 import csv
 import io
 from dataclasses import fields, replace

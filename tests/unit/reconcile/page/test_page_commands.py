@@ -1,5 +1,3 @@
-"""The commands of the page: what they quote, and where there is none."""
-
 import random
 import shlex
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""The page's drawings: what is drawn, and what is not."""
-
 import logging
 import re
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""The page as a program draws it, and as Chromium shows it."""
-
 import io
 import json
 import os

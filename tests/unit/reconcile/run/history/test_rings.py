@@ -1,5 +1,3 @@
-"""Numbers of rings, over changes of the lanes of an address."""
-
 import random
 from itertools import pairwise
 
