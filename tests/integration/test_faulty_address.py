@@ -1,15 +1,11 @@
 """A fault of one address's topics: all views report it alike, that address stops, the others continue."""
 
 import asyncio
-import contextlib
 import logging
-import math
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents.batch.batch import FetchedBatch
@@ -23,31 +19,11 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.http.server import ProcessMetrics
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, NOW, Group, until
+from tests.support.lanes import NOW, Group, until
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
-
-
-def _grow(bootstrap: str, topic: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
-        future.result(kafka.WAIT_S)
-    wait_for(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions, str)
-
-
-def _create_again(bootstrap: str, topic: str, partitions: int) -> None:
-    kafka.delete_topics(bootstrap, [topic])
-
-    def created() -> bool:
-        with contextlib.suppress(Exception):  # it still exists
-            kafka.create_topics(bootstrap, {topic: (partitions, {})})
-            return True
-        return False
-
-    wait_for(created, lambda: f"{topic} cannot be created again")
 
 
 class Scene:
@@ -59,9 +35,10 @@ class Scene:
         self.sound, self.faulty = (address.name for address in settings.addresses)
         self.lanes = Lanes(settings, cluster)
 
-    async def assign(self, **faults: Any) -> None:
-        """Assign all partitions. ``faults``: as :class:`AddressFaults` takes them."""
-        self.lanes = Lanes(self.settings, self.cluster, AddressFaults(self.settings, self.cluster, **faults))
+    async def assign(self, known: dict[str, list[str]] | None = None) -> None:
+        """Assign all partitions. ``known``: the known faults of addresses."""
+        faults = AddressFaults(self.settings, self.cluster, known=known or {})
+        self.lanes = Lanes(self.settings, self.cluster, faults)
         app_id = self.settings.app.id
         await self.lanes.assigned(
             {
@@ -117,14 +94,14 @@ async def test_grown_input(bootstrap: str, scene: Scene) -> None:
     """A lane with a grown input is refused with its true lag while the other address runs; recreated as before, it resumes by itself."""
     for name in (scene.sound, scene.faulty):
         kafka.send(bootstrap, name, [Sent(b"%d" % index, b"g") for index in range(7)])
-    await asyncio.to_thread(_grow, bootstrap, scene.faulty, 2)
+    await asyncio.to_thread(kafka.grow_topic, bootstrap, scene.faulty, 2)
     found = await topics.examine(scene.settings)
     await scene.assign(known=found.by_address)
     await scene.until_state(scene.sound, "open")
     await scene.until_state(scene.faulty, "refused")
     await scene.lanes.measure_lag()
     refused, metrics, ready = scene.state(scene.faulty), scene.metrics(), scene.lanes.health.ready
-    await asyncio.to_thread(_create_again, bootstrap, scene.faulty, 1)
+    await asyncio.to_thread(kafka.recreate_topic, bootstrap, scene.faulty)
     await scene.until_state(scene.faulty, "open")
     await scene.lanes.check_topics()
 
@@ -161,28 +138,6 @@ async def test_topic_made_compacted_while_lanes_run(bootstrap: str, scene: Scene
     assert sound == ("open", "")
 
 
-async def test_right_that_is_missing(scene: Scene) -> None:
-    """An address whose missing right is known before the start waits, without a fence, until the right is granted."""
-    fault = f"topic {scene.faulty}: this user may not use it as a worker does: allow Read on it"
-    denied = {scene.faulty: [fault]}
-
-    async def ask() -> dict[str, list[str]]:
-        return denied
-
-    await scene.assign(known=dict(denied), denied=dict(denied), ask_denied=ask)
-    await scene.until_state(scene.sound, "open")
-    await scene.until_state(scene.faulty, "refused")
-    await scene.lanes.check_topics()
-    refused = scene.state(scene.faulty)
-    denied.clear()
-    await scene.lanes.check_topics()
-    await scene.until_state(scene.faulty, "open")
-
-    assert refused == ("refused", fault)
-    assert scene.state(scene.sound) == ("open", "")
-    assert scene.lanes.health.ready
-
-
 async def test_topics_that_nobody_is_given(
     bootstrap: str, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,28 +164,6 @@ async def test_topics_that_nobody_is_given(
     assert (ready, scene.lanes.health.ready) == (False, True)
 
 
-async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
-    """A lane follows the present limits of its outputs: a message is quarantined only while it does not fit."""
-    accepted = f"{scene.faulty}.accepted"
-    await scene.assign()
-    (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.faulty}-0"]
-    opened: list[str] = []
-    for limit in ("500", "1048588"):
-        await scene.until_state(scene.faulty, "open")
-        kafka.alter_topic(bootstrap, accepted, "max.message.bytes", limit)
-        await scene.lanes.check_topics()
-        await until(lambda: lane.counts["retries"] > len(opened), lambda: f"{lane.state}: {lane.reason}")
-        opened.append(lane.reason)
-    await scene.until_state(scene.faulty, "open")
-    await scene.lanes.check_topics()
-
-    assert opened == [
-        f"max.message.bytes has changed: {accepted} takes {number} bytes now" for number in (500, 1048588)
-    ]
-    assert lane.counts["retries"] == 2
-    assert scene.lanes.health.ready
-
-
 @pytest.mark.parametrize("raised", ["accepted", "quarantine"])
 async def test_size_that_was_raised_a_moment_ago(bootstrap: str, scene: Scene, raised: str) -> None:
     """No message is refused, or replaced by its digest, for an outdated limit, even before a watch has seen the change."""
@@ -252,38 +185,6 @@ async def test_size_that_was_raised_a_moment_ago(bootstrap: str, scene: Scene, r
     assert found.value == value
 
 
-async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane whose input is gone still exists, and its lag is unknown, not 0."""
-    monkeypatch.setattr("ringfence_kafka.admin.offsets.REQUEST_TIMEOUT_MS", 500)
-    await scene.assign()
-    await scene.until_state(scene.faulty, "open")
-    await scene.lanes.measure_lag()
-    assert scene.metrics()["ringfence_lag_records", f"{scene.faulty}-0"] == 0
-    kafka.delete_topics(bootstrap, [scene.faulty])
-
-    async with asyncio.timeout(LIMIT_S):  # a busy broker still answers for it a moment
-        while not math.isnan(scene.metrics()["ringfence_lag_records", f"{scene.faulty}-0"]):
-            await scene.lanes.measure_lag()
-    assert scene.metrics()["ringfence_lag_records", f"{scene.sound}-0"] == 0
-
-
-async def test_lag_of_a_topic_that_is_another_one(bootstrap: str, scene: Scene) -> None:
-    """The whole present topic is the lag of a refused lane that was beyond its end: the lane has processed none of it."""
-    kafka.send(bootstrap, scene.faulty, [Sent(b"%d" % index, b"g") for index in range(7)])
-    await scene.cluster.groups.commit(scene.faulty, {0: Committed(7, "")})
-    await scene.assign()
-    await scene.until_state(scene.faulty, "open")
-    (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.faulty}-0"]
-    assert lane.next == 7
-    await asyncio.to_thread(_create_again, bootstrap, scene.faulty, 2)
-    kafka.send(bootstrap, scene.faulty, [Sent(b"new%d" % index, b"g") for index in range(3)], 0)
-    await scene.lanes.check_topics()
-    await scene.until_state(scene.faulty, "refused")
-    await scene.lanes.measure_lag()
-
-    assert scene.metrics()["ringfence_lag_records", f"{scene.faulty}-0"] == 3
-
-
 def test_worker_starts_without_a_faulty_address(bootstrap: str, tmp_path: Path) -> None:
     """A worker runs the other addresses, and names the fault in log and health.
 
@@ -294,7 +195,7 @@ def test_worker_starts_without_a_faulty_address(bootstrap: str, tmp_path: Path) 
     config = configure(
         tmp_path, bootstrap, name, [{"name": name, "partitions": 1} for name in (sound, faulty)]
     )
-    _grow(bootstrap, faulty, 2)
+    kafka.grow_topic(bootstrap, faulty, 2)
     process = WorkerProcess(config, "w")
     try:
         process.start()
@@ -307,7 +208,7 @@ def test_worker_starts_without_a_faulty_address(bootstrap: str, tmp_path: Path) 
         )
         status, report = process.health()
         assert process.stop() == 0
-        _grow(bootstrap, sound, 3)
+        kafka.grow_topic(bootstrap, sound, 3)
         process.start()
         code, said = process.wait_end(), process.log()
     finally:

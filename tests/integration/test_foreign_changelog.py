@@ -61,7 +61,7 @@ async def _refused(settings: Settings, *, doubtful: bool) -> AsyncIterator[str]:
 
 
 async def test_names_that_meet(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second application is refused every operation. If it knows first, it fences nobody; otherwise it fences once."""
+    """The second application is refused every operation, and its worker does not start. It fences nobody if it knows first."""
     monkeypatch.setattr("agents.lane.lane.REFUSED_AGAIN_S", 0.05)
     async with bench(bootstrap, tmp_path) as lanes:
         other = _other(lanes, tmp_path)
@@ -70,19 +70,46 @@ async def test_names_that_meet(bootstrap: str, tmp_path: Path, monkeypatch: pyte
         lanes.send(*ids(0, 6))
         first = await lanes.opened()
         await lanes.feed(first, 0, 3)
-        faults = (await topics.examine(other)).faults
+        mine = await asyncio.to_thread(_surveyed, lanes.settings)
+        reasons = (await topics.examine(other)).faults
+        reasons += await asyncio.to_thread(_refused_verbs, other, tmp_path)
         async with _refused(other, doubtful=True) as second:
             await lanes.feed(first, 3, 4)
         fenced_by_second = first.counts["fenced"]
         async with _refused(other, doubtful=False) as third:
             await lanes.feed(first, 4, 6)
-        reasons = [*faults, second, third]
+        reasons += [second, third]
 
         assert wire_names.changelog_topic(other.app.id, other.addresses[0].name) == lanes.changelog
+        assert mine.topics.keys() >= {lanes.name, lanes.accepted}
         assert nothing_yet == []
-        assert [_is_told(reason, lanes, other) for reason in reasons] == [True] * 3
+        assert [_is_told(reason, lanes, other) for reason in reasons] == [True] * 8
         assert (fenced_by_second, first.counts["fenced"]) == (0, 1)
         assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 6)]
+
+
+def _refused_verbs(other: Settings, folder: Path) -> list[str]:
+    """Return the errors of the verbs for rings, and of a worker that does not start."""
+    name = other.addresses[0].name
+    verbs: list[Callable[[], object]] = [
+        lambda: _surveyed(other),
+        lambda: show.show(other, name, as_json=True),
+        lambda: find.find(other, name, ["1"], as_json=False),
+        lambda: clear.clear(other, name),
+    ]
+    said = []
+    for verb in verbs:
+        with pytest.raises(ForeignChangelogError) as caught:
+            verb()
+        said.append(str(caught.value))
+    config = folder / "other.toml"
+    address = f'name = "{name}"\ninput_topic = "{other.addresses[0].input_topic}"\npartitions = 1\n'
+    config.write_text(
+        f'[kafka]\nbootstrap_servers = "{other.kafka.bootstrap_servers}"\n[app]\nid = "{other.app.id}"\n[[addresses]]\n{address}'
+    )
+    started = run_verb("worker", "--config", str(config), "--web-port", "0", check=False)
+    assert started.returncode == 1
+    return [*said, started.stderr.removeprefix("ringfence: ").strip()]
 
 
 def _is_told(text: str, lanes: Bench, other: Settings) -> bool:
@@ -92,47 +119,5 @@ def _is_told(text: str, lanes: Bench, other: Settings) -> bool:
     ) and text.endswith("Give one of the two another app.id, or its address another name")
 
 
-async def test_verbs(bootstrap: str, tmp_path: Path) -> None:
-    """The verbs for rings name the owner of the rings and clear none, and a worker does not start."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        other = _other(lanes, tmp_path)
-        await topics.ensure(other)
-        lanes.send(*ids(0, 3))
-        first = await lanes.opened()
-        await lanes.feed(first, 0, 3)
-        name = other.addresses[0].name
-        verbs: list[Callable[[], object]] = [
-            lambda: _surveyed(other),
-            lambda: show.show(other, name, as_json=True),
-            lambda: find.find(other, name, ["1"], as_json=False),
-            lambda: clear.clear(other, name),
-        ]
-        mine = await asyncio.to_thread(_surveyed, lanes.settings)
-        said = [str(await asyncio.to_thread(_refusal, verb)) for verb in verbs]
-        config = tmp_path / "other.toml"
-        address = f'name = "{name}"\ninput_topic = "{other.addresses[0].input_topic}"\npartitions = 1\n'
-        config.write_text(
-            f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[app]\nid = "{other.app.id}"\n[[addresses]]\n{address}'
-        )
-        started = await asyncio.to_thread(
-            run_verb, "worker", "--config", str(config), "--web-port", "0", check=False
-        )
-        lanes.send(*ids(2, 5))
-        await lanes.feed(first, 3, 6)
-
-        assert mine.topics.keys() >= {lanes.name, lanes.accepted}
-        assert [_is_told(name, lanes, other) for name in said] == [True] * 4
-        assert started.returncode == 1
-        assert _is_told(started.stderr.removeprefix("ringfence: ").strip(), lanes, other)
-        assert first.counts["fenced"] == 0
-        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 5)]
-
-
 def _surveyed(settings: Settings) -> Survey:
     return Survey.ask(settings, Admin(settings.kafka, settings.app.id))
-
-
-def _refusal(verb: Callable[[], object]) -> ForeignChangelogError:
-    with pytest.raises(ForeignChangelogError) as caught:
-        verb()
-    return caught.value

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
@@ -14,6 +13,8 @@ from tests.support.worker import Running, WorkerProcess, configure, wait_for
 
 APP = "forwarding"
 PARTITIONS = 4
+ANY = -1
+"""The client chooses the partitions itself."""
 ADDRESSES: list[dict[str, Any]] = [
     {"name": name, "partitions": PARTITIONS, **more}
     for name, more in {
@@ -26,18 +27,6 @@ ADDRESSES: list[dict[str, Any]] = [
         "forged": {},
     }.items()
 ]
-
-
-def publish(running: Running, topic: str, records: list[Sent], **options: Any) -> None:
-    """Publish with a client that chooses the partitions itself."""
-    producer = Producer({"bootstrap.servers": running.bootstrap, "enable.idempotence": True, **options})
-    for record in records:
-        headers: list[tuple[str, str | bytes | None]] = list(record.headers)
-        if record.id is not None:
-            headers.append(("_AMQ_DUPL_ID", record.id))
-        producer.produce(topic, key=record.key, value=record.value, headers=headers)
-        producer.poll(0)
-    assert producer.flush(30) == 0
 
 
 def counted(running: Running, address: str) -> Counter[str]:
@@ -61,29 +50,23 @@ def assert_exact(got: list[Got], records: list[Sent]) -> None:
     assert Counter(item.id for item in got) == Counter(dict.fromkeys(expected, 1))
 
 
-def test_java_partitioner_forwards_nothing(running: Running) -> None:
-    """Traffic of a client with the Java client's partitioner is at home where it arrives."""
+@pytest.mark.parametrize(
+    ("address", "options"), [("java", {"partitioner": "murmur2_random"}), ("librdkafka", {})]
+)
+def test_right_partitioner_forwards_nothing(running: Running, address: str, options: dict[str, str]) -> None:
+    """Traffic of the Java client's partitioner, and of librdkafka's with partitioner = "crc32", is at home where it arrives."""
     records = traffic(500, 50)
-    publish(running, "java", records, partitioner="murmur2_random")
+    kafka.send(running.bootstrap, address, records, ANY, **options)
 
-    assert_exact(running.settled("java"), records)
-    assert counted(running, "java") == Counter(forwarded=0, accepted=500, duplicates=500)
-
-
-def test_librdkafka_partitioner_forwards_nothing(running: Running) -> None:
-    """Traffic of librdkafka's default partitioner is at home where it arrives with partitioner = "crc32"."""
-    records = traffic(500, 50)
-    publish(running, "librdkafka", records)
-
-    assert_exact(running.settled("librdkafka"), records)
-    assert counted(running, "librdkafka") == Counter(forwarded=0, accepted=500, duplicates=500)
+    assert_exact(running.settled(address), records)
+    assert counted(running, address) == Counter(forwarded=0, accepted=500, duplicates=500)
 
 
 def test_other_partitioner_is_brought_home(running: Running) -> None:
     """Duplicates of two clients with different partitioners are detected, order is kept, and the remedy is named."""
     records = [Sent(b"%d" % index, b"group-%d" % (index % 50), b"%d" % index) for index in range(2_000)]
-    publish(running, "mismatch", records)
-    publish(running, "mismatch", records, partitioner="murmur2_random")
+    kafka.send(running.bootstrap, "mismatch", records, ANY)
+    kafka.send(running.bootstrap, "mismatch", records, ANY, partitioner="murmur2_random")
     got = running.settled("mismatch")
 
     assert_exact(got, records)
@@ -121,15 +104,9 @@ def test_group_header_other_than_key(running: Running) -> None:
 
 def test_forwarded_record_is_unchanged(running: Running) -> None:
     """Key, value, headers and timestamp survive the detour, and ``_RF_SOURCE`` names the input, not the detour."""
+    headers = (("h", b"1"), ("_RF_SOURCE", b"forged/9/9"))
     records = [
-        Sent(
-            b"%d" % index,
-            b"k-%d" % index,
-            b"v",
-            (("h", b"1"), ("_RF_SOURCE", b"forged/9/9")),
-            1_600_000_000_000 + index,
-        )
-        for index in range(40)
+        Sent(b"%d" % index, b"k-%d" % index, b"v", headers, 1_600_000_000_000 + index) for index in range(40)
     ]
     before = len(running.settled("mixed"))
     kafka.send(running.bootstrap, "mixed", records, 3)

@@ -6,15 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agents.lane.lane import LaneState
 from agents.rules.agreement import SETTLE_S, Agreement
 from agents.rules.lane_rules import Limits
 from agents.rules.member_statements import KEY, Statement, encode, own_statement
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.groups.static_members import Member
-from tables.codec import Meta, decode_meta
 from tests.support import kafka
 from tests.support.kafka import Sent, at_home
 from tests.support.lanes import Group, bench, ids, until
@@ -33,20 +30,14 @@ def _file(config: Path, name: str, **address: object) -> Path:
     return found
 
 
-def _send(bootstrap: str, topic: str, numbers: Iterable[int], value: bytes = b"same") -> None:
+def _send(bootstrap: str, topic: str, numbers: Iterable[int]) -> None:
     for lane in range(PARTITIONS):
-        records = [Sent(b"%d-%d" % (lane, number), HOME[lane], value) for number in numbers]
+        records = [Sent(b"%d-%d" % (lane, number), HOME[lane], b"same") for number in numbers]
         kafka.send(bootstrap, topic, records, lane)
 
 
 def _states(process: WorkerProcess) -> dict[str, str]:
     return {name: item["state"] for name, item in process.health()[1].get("lanes", {}).items()}
-
-
-def _sizes(*processes: WorkerProcess) -> set[int]:
-    """Capacities of the open rings of these workers; -1 for a lane that is not open yet."""
-    lanes = [value for process in processes for value in process.health()[1].get("lanes", {}).values()]
-    return {lane["ring"]["capacity"] if lane["state"] == "open" else -1 for lane in lanes}
 
 
 def _status(config: Path) -> dict[str, Any]:
@@ -93,73 +84,6 @@ def test_a_worker_with_an_older_rule_opens_no_lane(bootstrap: str, tmp_path: Pat
     assert reason in wrong.log()
     assert len({item.id for item in accepted}) == len(accepted) == 80
     assert sum(counts) == 0
-
-
-def test_a_size_changes_when_all_live_workers_agree(bootstrap: str, tmp_path: Path) -> None:
-    """Each ring keeps the recorded size until all live workers agree, and every view shows each worker's size.
-
-    Then it changes without a restart.
-    """
-    name = kafka.unique("size")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
-    large, small = _file(config, "large", id_cache_size=500), _file(config, "small", id_cache_size=5)
-    with worker(large, "old") as old:
-        _send(bootstrap, name, range(50))
-        kafka.wait_count(bootstrap, f"{name}.accepted", 100, PARTITIONS)
-        with worker(small, "new") as new:
-            wait_for(lambda: set(_states(old).values()) == {"open"}, old.log)
-            wait_for(lambda: name in old.health()[1].get("limits", {}), lambda: str(old.health()))
-            wait_for(lambda: name in new.health()[1].get("limits", {}), lambda: str(new.health()))
-            kept = _sizes(old, new)
-            said = new.health()[1]["limits"][name]
-            metrics, log = new.page("/metrics"), new.log()
-            status = _status(config)
-            _send(bootstrap, name, range(50))
-            wait_for(lambda: _duplicates(old, new) == 100, lambda: f"{old.health()} {new.health()}")
-            assert old.stop() == 0
-            wait_for(lambda: _sizes(new) == {5}, lambda: f"{new.health()}\n{new.log()}")
-            agreed = new.health()[1].get("limits")
-
-    assert kept == {500}
-    assert said == ["id_cache_size: new has 5, old has 500"]
-    assert f'ringfence_limits_disagreements{{address="{name}"}} 1.0' in metrics
-    assert "keeps its recorded limits (id_cache_size = 500" in log
-    assert [item["stands"] for item in status["findings"] if said[0] in item["what"]] == [False]
-    assert agreed is None
-
-
-def _duplicates(*processes: WorkerProcess) -> int:
-    return sum(
-        value.get("duplicates", 0)
-        for process in processes
-        for value in process.health()[1].get("lanes", {}).values()
-    )
-
-
-@pytest.mark.long
-def test_a_rolling_restart_of_static_members_changes_a_size(bootstrap: str, tmp_path: Path) -> None:
-    """A static member that comes back states its new file, though the group does not rebalance."""
-    name = kafka.unique("rolling")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
-    large, small = _file(config, "large", id_cache_size=500), _file(config, "small", id_cache_size=5)
-    static = {"RINGFENCE_APP__STATIC_MEMBERSHIP": "true"}
-    with worker(large, "one", **static) as one, worker(large, "two", **static) as two:
-        wait_for(
-            lambda: [len(_states(worker_process)) for worker_process in (one, two)] == [1, 1],
-            lambda: f"{one.health()} {two.health()}",
-        )
-        _send(bootstrap, name, range(50))
-        kafka.wait_count(bootstrap, f"{name}.accepted", 100, PARTITIONS)
-        between = []
-        for process in (one, two):
-            assert process.stop() == 0
-            process._config = small
-            process.start(RINGFENCE_APP__INSTANCE=process.name, **static)
-            process.wait_ready()
-            between.append(_sizes(one, two))
-        wait_for(lambda: _sizes(one, two) == {5}, lambda: f"{one.health()} {two.health()}\n{two.log()}")
-
-    assert between[0] == {500}
 
 
 def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
@@ -273,8 +197,3 @@ def _answer(members: list[Member]) -> Callable[[], Awaitable[list[Member]]]:
         return list(members)
 
     return ask
-
-
-def _newest(bootstrap: str, changelog: str) -> Meta:
-    metas = [item.value for item in kafka.read_all(bootstrap, changelog, 1) if item.key == b"\x00"]
-    return decode_meta(metas[-1] or b"")

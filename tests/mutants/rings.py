@@ -163,7 +163,7 @@ MUTANTS: Final = (
                 "topic_id is None",
             ),
         ),
-        "tests/integration/test_deleted_changelog.py::test_beneath_a_running_lane",
+        "tests/integration/test_deleted_topics.py::test_beneath_a_running_lane",
     ),
     Mutant(
         "chunk-removed-too-early",
