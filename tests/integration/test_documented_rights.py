@@ -21,12 +21,7 @@ from tests.support.lanes import until
 from tests.support.worker import WorkerProcess, run_verb, wait_for
 
 GROUP: Final = "billing"
-LIMIT_S: Final = 120.0
-KINDS: Final = {
-    "": ResourceType.TOPIC,
-    "group ": ResourceType.GROUP,
-    "ID ": ResourceType.TRANSACTIONAL_ID,
-}
+KINDS: Final = {"": ResourceType.TOPIC, "group ": ResourceType.GROUP, "ID ": ResourceType.TRANSACTIONAL_ID}
 OPERATIONS: Final = {
     "Read": AclOperation.READ,
     "Write": AclOperation.WRITE,
