@@ -18,6 +18,8 @@ from tests.support.brokers import features, shared
 from tests.support.checkout import ROOT
 
 _SPARK: Final = "tests/reconcile/"
+_SECURED: Final = ("bridge_security", "committed_result", "documented_rights", "rights_of_sends", "security")
+"""Files of integration tests that need a secured broker."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -99,11 +101,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]
-    """Gives out whole files, and Spark's by folder. Each folder then warms one JVM, and two of them share the machine."""
+    """Gives out whole files, and Spark's by folder. Each folder then warms one JVM, and two of them share the machine.
+
+    All files that need a secured broker go to one process, which starts one.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_SPARK):
             return nodeid.partition("::")[0].rpartition("/")[0]
+        if nodeid.startswith(tuple(f"tests/integration/test_{name}.py" for name in _SECURED)):
+            return "secured"
         return str(super()._split_scope(nodeid))
 
 

@@ -42,7 +42,7 @@ def running(
         yield Running(broker.bootstrap_servers, process, addresses, app_id)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """Yield a broker with secured listeners; its configuration, which holds passwords, is outside the folders of tests."""
     broker = SecuredBroker(tmp_path_factory.mktemp("secured"))

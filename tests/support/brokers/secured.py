@@ -267,27 +267,31 @@ class SecuredBroker:
         bearer = "org.apache.kafka.common.security.oauthbearer"
         token_login = f'{bearer}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
         issued = "listener.name.issued.oauthbearer.sasl"
-        properties = listener_properties(HOST, plain, controller, further) | {
-            "listener.name.tls.ssl.client.auth": "required",
-            "listener.name.tls.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]*).*$/$1/",
-            "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.plain.plain.sasl.jaas.config": f'{plain_login} required user_{USER}="{PASSWORD}";',
-            "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
-            "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
-            "listener.name.brief.sasl.enabled.mechanisms": "SCRAM-SHA-512",
-            "listener.name.brief.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
-            "listener.name.brief.scram-sha-512.connections.max.reauth.ms": str(SESSION_MS),
-            "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
-            "listener.name.token.oauthbearer.sasl.jaas.config": token_login,
-            "listener.name.issued.sasl.enabled.mechanisms": "OAUTHBEARER",
-            f"{issued}.jaas.config": token_login,
-            f"{issued}.server.callback.handler.class": f"{bearer}.OAuthBearerValidatorCallbackHandler",
-            f"{issued}.oauthbearer.jwks.endpoint.url": self.issuer.keys.as_uri(),
-            f"{issued}.oauthbearer.expected.audience": AUDIENCE,
-            f"{issued}.oauthbearer.expected.issuer": ISSUER,
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": f"User:ANONYMOUS;User:{USER}",
-        }
+        properties = (
+            listener_properties(HOST, plain, controller, further)
+            | {
+                "listener.name.tls.ssl.client.auth": "required",
+                "listener.name.tls.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]*).*$/$1/",
+                "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.plain.plain.sasl.jaas.config": f'{plain_login} required user_{USER}="{PASSWORD}";',
+                "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
+                "listener.name.brief.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.brief.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
+                "listener.name.brief.scram-sha-512.connections.max.reauth.ms": str(SESSION_MS),
+                "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.token.oauthbearer.sasl.jaas.config": token_login,
+                "listener.name.issued.sasl.enabled.mechanisms": "OAUTHBEARER",
+                f"{issued}.jaas.config": token_login,
+                f"{issued}.server.callback.handler.class": f"{bearer}.OAuthBearerValidatorCallbackHandler",
+                f"{issued}.oauthbearer.jwks.endpoint.url": self.issuer.keys.as_uri(),
+                f"{issued}.oauthbearer.expected.audience": AUDIENCE,
+                f"{issued}.oauthbearer.expected.issuer": ISSUER,
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": f"User:ANONYMOUS;User:{USER}",
+                "log.retention.ms": "-1",  # some messages are of long ago, and this broker outlasts the checks of retention
+            }
+        )
         for listener in ("tls", "plain"):
             prefix = f"listener.name.{listener}.ssl"
             properties |= {
