@@ -71,12 +71,11 @@ class Tab:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
 
-    async def press(self, key: str, code: int, text: str = "") -> None:
-        shared = {"key": key, "code": key, "windowsVirtualKeyCode": code}
-        await self.call(
-            "Input.dispatchKeyEvent", type="keyDown", **shared, **({"text": text} if text else {})
-        )
-        await self.call("Input.dispatchKeyEvent", type="keyUp", **shared)
+    async def press(self, key: str, code: int) -> None:
+        for kind in ("keyDown", "keyUp"):
+            await self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
+            )
 
     async def picture(self, path: Path) -> None:
         """Save all of the page as PNG."""
