@@ -94,7 +94,7 @@ def test_accepted_topic_after_growth(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _recreate(lanes: Bench) -> None:
-    kafka.recreate_topic(lanes.bootstrap, lanes.changelog, **{"cleanup.policy": "compact"})
+    kafka.recreate_topic(lanes.bootstrap, lanes.changelog, 1, **{"cleanup.policy": "compact"})
 
 
 async def _resent(lanes: Bench, lane: Lane, first: int, last: int) -> None:

@@ -218,7 +218,7 @@ async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path, di
         lane = await lanes.opened("disk")
         await lanes.feed(lane, 0, 7)
         await lane.dispose()
-        kafka.recreate_topic(bootstrap, lanes.changelog, **{"cleanup.policy": "compact"})
+        kafka.recreate_topic(bootstrap, lanes.changelog, 1, **{"cleanup.policy": "compact"})
         lane = await lanes.opened(disk)
 
         assert lane.next == 7

@@ -148,7 +148,7 @@ async def test_recreated_topic(bootstrap: str) -> None:
     async with _reading(bootstrap, topic) as latest:
         assert await _value(latest, 0, b"3") == b"old"
 
-        kafka.recreate_topic(bootstrap, topic, **COMPACTED)
+        kafka.recreate_topic(bootstrap, topic, 1, **COMPACTED)
         _write(bootstrap, topic, *((b"n%d" % index, b"new") for index in range(50)))
 
         assert await _value(latest, 0, b"n3") == b"new"
