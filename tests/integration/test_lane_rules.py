@@ -157,7 +157,9 @@ async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: P
         await until(lambda: two.state is LaneState.REFUSED, lambda: f"{two.state}: {two.reason}")
         await until(lambda: two.state is LaneState.OPEN, lambda: f"{two.state}: {two.reason}")
         await lanes.feed(two, 12, 16)
-        kept, known = two.opening.limits, two.counts["duplicates"]
+        kept = two.opening.limits
+        assert kept == Limits(20_000, 0, True)
+        assert two.counts["duplicates"] == 8
         told = [json.loads(item.value or b"") for item in kafka.read_all(bootstrap, lanes.journal, 1)]
         others.clear()
         now = SETTLE_S
@@ -166,8 +168,6 @@ async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: P
         await lanes.feed(two, 16, 24)
         agreed, meta = two.opening.limits, two.opening.table.meta
 
-    assert kept == Limits(20_000, 0, True)
-    assert known == 8
     assert {(item["event"], item["before"], item["after"]) for item in told} == {("resized", 20_000, 20_000)}
     assert agreed == Limits(2, 60, False)
     assert meta is not None
