@@ -313,6 +313,17 @@ def test_same_bytes(world: World, those: list[list[FetchedBatch]]) -> None:
             assert core == reference
 
 
+@pytest.mark.parametrize("name", [wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP])
+@pytest.mark.parametrize("value", [b"json/1", b"", None])
+def test_not_its_own(name: str, value: bytes | None) -> None:
+    """The core leaves a batch with a transaction or a record of a bridge to Python, which opens it."""
+    world = World({"id_cache_size": 5}, BatchForm(512 * 1024, 0), 2**20, (1, 1), 0)
+    plain, other = Stored(0, key=b"a"), Stored(1, key=b"a", headers=[("other", b""), (name, value)])
+
+    assert world.by_core(_fetched(plain, other)) is None
+    assert world.by_core(_fetched(plain)) is not None
+
+
 @settings(max_examples=examples(150))
 @given(
     st.lists(
