@@ -20,15 +20,6 @@ _ROCKSDB_FIRST: Final = (
     Patch(_TRANSACTIONS, "        table.apply(opened.epoch, change, position_behind(state, bases))\n", ""),
 )
 _ONE_TRANSACTION: Final = f"{_LANE_PATH_TESTS}::test_a_batch_is_one_transaction"
-_OFFSETS: Final = "{TopicPartition(topic, partition): end for partition, end in ends.items()}"
-_TRANSACT: Final = f"""\
-            bases = await producer.transact(
-                [*outputs, *state],
-                {_OFFSETS},
-                opening.group_id,
-                approve,
-            )
-"""
 
 MUTANTS: Final = (
     Mutant(
@@ -40,158 +31,121 @@ MUTANTS: Final = (
     Mutant(
         "sends-not-awaited",
         "The commit succeeds although the broker refused a batch, and what that held is missing.",
-        (
-            Patch(
-                _EXPLICIT,
-                "[*futures, self._send_offsets(committed, group_id)]",
-                "[self._send_offsets(committed, group_id)]",
-            ),
-        ),
+        Patch(_EXPLICIT, "[*futures, self._send_offsets(committed,", "[self._send_offsets(committed,"),
         f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit[explicit]",
     ),
     Mutant(
         "refusals-not-read",
         "The same where partitions are added by writing to them.",
-        (
-            Patch(
-                "ringfence_kafka/producer/error_codes.py",
-                "    return code in {NoError.errno, DuplicateSequenceNumber.errno}\n",
-                "    return code != NO_ANSWER\n",
-            ),
+        Patch(
+            "ringfence_kafka/producer/error_codes.py",
+            "return code in {NoError.errno, DuplicateSequenceNumber.errno}",
+            "return code != NO_ANSWER",
         ),
         f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit[implicit]",
     ),
     Mutant(
         "lost-commit-given-up",
         "A commit whose answer was lost is aborted, or counts as done: nobody knows which.",
-        (
-            Patch(
-                _IMPLICIT,
-                "            code = NO_ANSWER if answer is None else answer.error_code\n",
-                "            if answer is None:\n                return\n            code = int(answer.error_code)\n",
-            ),
+        Patch(
+            _IMPLICIT,
+            "code = NO_ANSWER if answer is None else answer.error_code",
+            "if answer is None:\n                return\n            code = int(answer.error_code)",
         ),
         "tests/unit/ringfence_kafka/producer/test_transaction_v2.py::test_commit_is_asked_for_until_it_is_answered",
     ),
     Mutant(
         "late-end-in-the-next",
         "An end without an answer comes in the midst of the next transaction, which is committed in part.",
-        (
-            Patch(
-                _EXPLICIT,
-                "        if self._unanswered:\n",
-                "        if self._unanswered and not self._lane:\n",
-            ),
-        ),
+        Patch(_EXPLICIT, "if self._unanswered:", "if self._unanswered and not self._lane:"),
         "tests/unit/ringfence_kafka/aiokafka_patches/test_transaction_sender.py::test_what_may_come_late",
     ),
     Mutant(
         "changelog-outside",
         "IDs are stored in a transaction of their own: if the outputs fail then, the resend is dropped.",
-        (
-            Patch(
-                _TRANSACTIONS,
-                _TRANSACT,
-                f"""\
-            bases = await producer.transact(state, {{}}, opening.group_id)
-            await producer.transact(outputs, {_OFFSETS}, opening.group_id)
-""",
-            ),
+        Patch(
+            _TRANSACTIONS,
+            "bases = await producer.transact(\n"
+            "                [*outputs, *state],\n"
+            "                {TopicPartition(topic, partition): end for partition, end in ends.items()},\n"
+            "                opening.group_id,\n"
+            "                approve,\n"
+            "            )",
+            "bases = await producer.transact(state, {}, opening.group_id)\n"
+            "            await producer.transact(outputs, {TopicPartition(topic, partition): end for partition, end in ends.items()}, opening.group_id)",
         ),
         _ONE_TRANSACTION,
-        (f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit",),
+        also=(f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit",),
     ),
     Mutant(
         "forward-outside",
         "What is forwarded is committed apart from the offset: after a failure it is forwarded twice.",
-        (
-            Patch(
-                _TRANSACTIONS,
-                _TRANSACT,
-                f"""\
-            forward = [each for each in outputs if each.topic == opening.forward_topic]
-            outputs = [each for each in outputs if each.topic != opening.forward_topic]
-            await producer.transact(forward, {{}}, opening.group_id)
-            bases = await producer.transact([*outputs, *state], {_OFFSETS}, opening.group_id)
-""",
-            ),
+        Patch(
+            _TRANSACTIONS,
+            "bases = await producer.transact(\n"
+            "                [*outputs, *state],\n"
+            "                {TopicPartition(topic, partition): end for partition, end in ends.items()},\n"
+            "                opening.group_id,\n"
+            "                approve,\n"
+            "            )",
+            "forward = [each for each in outputs if each.topic == opening.forward_topic]\n"
+            "            outputs = [each for each in outputs if each.topic != opening.forward_topic]\n"
+            "            await producer.transact(forward, {}, opening.group_id)\n"
+            "            bases = await producer.transact([*outputs, *state], {TopicPartition(topic, partition): end for partition, end in ends.items()}, opening.group_id)",
         ),
         _ONE_TRANSACTION,
     ),
     Mutant(
         "offset-outside",
         "The input offset is committed ahead of the outputs: if these fail then, the batch is lost.",
-        (
-            Patch(
-                _TRANSACTIONS,
-                _TRANSACT,
-                f"""\
-            await producer.transact([], {_OFFSETS}, opening.group_id)
-            bases = await producer.transact([*outputs, *state], {{}}, opening.group_id)
-""",
-            ),
+        Patch(
+            _TRANSACTIONS,
+            "bases = await producer.transact(\n"
+            "                [*outputs, *state],\n"
+            "                {TopicPartition(topic, partition): end for partition, end in ends.items()},\n"
+            "                opening.group_id,\n"
+            "                approve,\n"
+            "            )",
+            "await producer.transact([], {TopicPartition(topic, partition): end for partition, end in ends.items()}, opening.group_id)\n"
+            "            bases = await producer.transact([*outputs, *state], {}, opening.group_id)",
         ),
         _ONE_TRANSACTION,
-        (f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit",),
+        also=(f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit",),
     ),
     Mutant(
         "failed-batch-believed",
         "After a failure a lane goes on with what it fetched before, though the broker lost it and filled its offsets.",
-        (
-            Patch(
-                _LANE,
-                "            again = await self.opening.read_again(kept)\n",
-                "            again = kept\n",
-            ),
-        ),
+        Patch(_LANE, "again = await self.opening.read_again(kept)", "again = kept"),
         f"{_LANE_PATH_TESTS}::test_failed_batch_is_read_again",
     ),
     Mutant(
         "closing-cancels",
         "A lane that is closed in the middle of a transaction leaves it to be done again.",
-        (
-            Patch(
-                _LANE,
-                "        self._tenure.ended()\n        self._disturb()\n",
-                "        self._tenure.ended()\n        self._task.cancel()\n",
-            ),
-        ),
+        Patch(_LANE, "_tenure.ended()\n        self._disturb", "_tenure.ended()\n        self._task.cancel"),
         f"{_LANE_PATH_TESTS}::test_closing_finishes_the_transaction",
     ),
     Mutant(
         "gap-accepted",
         "A batch that begins above what comes next is processed, and what lies between is lost.",
-        (
-            Patch(
-                _CURSOR,
-                "        if batch.begin > self.next:\n            start",
-                "        if batch.begin > batch.end:\n            start",
-            ),
-        ),
+        Patch(_CURSOR, ".begin > self.next:\n            start", ".begin > batch.end:\n            start"),
         f"{_LANE_PATH_TESTS}::test_gap_is_refused",
     ),
     Mutant(
         "gap-of-retention-unsaid",
         "Records that retention deleted unprocessed are missing, and nobody is told.",
-        (Patch(_CURSOR, "                self._say_gap(start)\n", ""),),
+        Patch(_CURSOR, "                self._say_gap(start)\n", ""),
         f"{_LANE_PATH_TESTS}::test_records_deleted_by_retention_are_a_gap",
     ),
     Mutant(
         "processed-not-trimmed",
         "A batch that reaches back below the offset that comes next repeats records without an ID.",
-        (Patch(_CURSOR, "return native_records.since(batch.records, self.next)", "return batch.records"),),
+        Patch(_CURSOR, "return native_records.since(batch.records, self.next)", "return batch.records"),
         f"{_LANE_PATH_TESTS}::test_what_was_processed_is_trimmed",
     ),
     Mutant(
         "input-read-uncommitted",
         "Records that their producer aborted are accepted.",
-        (
-            Patch(
-                "ringfence_kafka/aiokafka_patches/internals.py",
-                'consumer._isolation_level = "read_committed"',
-                'consumer._isolation_level = "read_uncommitted"',
-            ),
-        ),
+        Patch("ringfence_kafka/aiokafka_patches/internals.py", '= "read_committed"', '= "read_uncommitted"'),
         "tests/integration/test_transport.py::test_aborted_records_are_bridged",
     ),
 )

@@ -25,7 +25,7 @@ class Mutant:
     name: str
     why: str
     """Damage of the bug, in one sentence."""
-    patches: tuple[Patch, ...]
+    patches: Patch | tuple[Patch, ...]
     test: str
     """Pytest's node ID of the test that fails: the fastest that does."""
     also: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Mutant:
             PatchError: an old text does not stand there exactly once.
         """
         changed: dict[str, str] = {}
-        for patch in self.patches:
+        for patch in (self.patches,) if isinstance(self.patches, Patch) else self.patches:
             path = root / patch.file
             if not path.is_file():
                 raise PatchError(f"{self.name}: {patch.file} does not exist: adapt the patch")

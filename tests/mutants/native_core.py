@@ -15,26 +15,24 @@ MUTANTS: Final = (
     Mutant(
         "core-keeps-forged-headers",
         "A producer names the source of its message.",
-        (Patch("native/src/build.c", "        if (left_out) continue;\n", ""),),
+        Patch("native/src/build.c", "        if (left_out) continue;\n", ""),
         _SAME_BYTES,
         native=True,
     ),
     Mutant(
         "core-reads-aborted-records",
         "What a producer has aborted is accepted.",
-        (Patch(_PARSE_C, "if (attributes & TRANSACTIONAL && is_aborted(found, producer)) skip = 1;", ""),),
+        Patch(_PARSE_C, "if (attributes & TRANSACTIONAL && is_aborted(found, producer)) skip = 1;", ""),
         _SAME_RECORDS,
         native=True,
     ),
     Mutant(
         "core-trusts-what-it-reads",
         "A damaged batch is taken for messages.",
-        (
-            Patch(
-                _PARSE_C,
-                "if (crc32c(batch + AT_ATTRIBUTES, length) != load_be32(batch + AT_CRC)) return 0;",
-                "(void)length;",
-            ),
+        Patch(
+            _PARSE_C,
+            "if (crc32c(batch + AT_ATTRIBUTES, length) != load_be32(batch + AT_CRC)) return 0;",
+            "(void)length;",
         ),
         _DAMAGE,
         native=True,

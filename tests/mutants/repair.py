@@ -16,83 +16,44 @@ MUTANTS: Final = (
     Mutant(
         "redrive-repeated",
         "A redrive that is run again, because nobody knows how the first one ended, has messages done twice.",
-        (
-            Patch(
-                _REDRIVES, "        if self.counts.get(offset, 0) >= number:\n            return False\n", ""
-            ),
-        ),
+        Patch(_REDRIVES, "        if self.counts.get(offset, 0) >= number:\n            return False\n", ""),
         f"{_REDRIVEN_TESTS}::test_asked_twice",
-        (f"{_DLQ_TESTS}::test_done_once_more",),
-    ),
-    Mutant(
-        "redriven-dies-with-its-holder",
-        "A message that was redriven is never done if its consumer ends before it.",
-        (
-            Patch(
-                "ringfence_client/window/window.py",
-                "            tuple(sorted(number for number in redrives.owed if number not in dead_lettered)),",
-                "            (),",
-            ),
-        ),
-        f"{_REDRIVEN_TESTS}::test_each_exactly_as_often_as_asked",
+        also=(f"{_DLQ_TESTS}::test_done_once_more",),
     ),
     Mutant(
         "settled-apart-from-its-copy",
         "A redrive that ends between the copy and what says so publishes the same records once more.",
-        (
-            Patch(
-                "app/commands/repair/redrive_log.py",
-                'await self._producer.transact([*places, *published], {}, "")',
-                'await self._producer.transact(published, {}, "")\n                await self._producer.transact(places, {}, "")',
-            ),
+        Patch(
+            "app/commands/repair/redrive_log.py",
+            'await self._producer.transact([*places, *published], {}, "")',
+            'await self._producer.transact(published, {}, "")\n'
+            '                await self._producer.transact(places, {}, "")',
         ),
         f"{_QUARANTINE_TESTS}::test_once_whatever_ends_it",
     ),
     Mutant(
         "heirs-know-nothing",
         "Groups that move are new to their lane: each resend of theirs is accepted once more.",
-        (
-            Patch(
-                _GROW,
-                "        entries = [Entry(key, value, accepted_at.get(key)) for key, value in restore.occupants.items()]\n",
-                "        entries: list[Entry] = []\n",
-            ),
+        Patch(
+            _GROW,
+            "entries = [Entry(key, value, accepted_at.get(key)) for key, value in restore.occupants.items()]",
+            "entries: list[Entry] = []",
         ),
         _GROWN,
     ),
     Mutant(
         "lanes-open-while-regrouped",
         "A worker opens a lane while its ring is written for other lanes: what it accepts then is forgotten.",
-        (
-            Patch(
-                "app/commands/rings/regrouping.py",
-                "            if not is_marked(meta):\n",
-                "            if is_marked(meta):\n",
-            ),
-        ),
+        Patch("app/commands/rings/regrouping.py", "if not is_marked(meta):", "if is_marked(meta):"),
         f"{_REGROUPED}::test_all_lanes_are_closed_before_a_ring_is_written",
-    ),
-    Mutant(
-        "rings-joined-one-behind-the-other",
-        "A ring that joins several keeps the IDs of the last lane, and forgets newer ones of the others.",
-        (
-            Patch(
-                "app/commands/rings/joined_rings.py",
-                "        yield _Known(latest, lane, sequence, slot.id, slot.origin, slot.digest)\n",
-                "        yield _Known(0, lane, sequence, slot.id, slot.origin, slot.digest)\n",
-            ),
-        ),
-        f"{_REGROUPED}::test_lanes_become_one",
     ),
     Mutant(
         "any-growth-keeps-lanes",
         "The input of an address that sets lanes may get any count: IDs lie where their groups are no longer.",
-        (
-            Patch(
-                "agents/topic_checks/topics.py",
-                "    return now > before and lanes > 0 and LaneLayout(now, lanes).keeps_homes(LaneLayout(before, lanes))\n",
-                "    return now > before and lanes > 0\n",
-            ),
+        Patch(
+            "agents/topic_checks/topics.py",
+            "return now > before and lanes > 0 and LaneLayout(now, lanes).keeps_homes(LaneLayout(before, lanes))",
+            "return now > before and lanes > 0",
         ),
         "tests/unit/agents/topic_checks/test_lanes.py::test_growth_of_the_input",
     ),
