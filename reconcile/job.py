@@ -26,7 +26,7 @@ from reconcile.page import PAGE, advice
 from reconcile.page.report_data import Figures
 from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.journal import regrouped
-from reconcile.run.frames.scope import begin, records
+from reconcile.run.frames.scope import begin_run, records
 from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history import acknowledge as acknowledgement
 from reconcile.run.history import cut, id_store, retained, rules
@@ -70,7 +70,7 @@ class Options:
     """Options to repeat in the commands that the report shows: configuration, connection, master."""
 
 
-def run(settings: Settings, options: Options) -> int:
+def run_job(settings: Settings, options: Options) -> int:
     """Judge a new run, or acknowledge a finished one; return the exit code.
 
     Raises:
@@ -172,7 +172,7 @@ class Ready:
 
     def records(self, settings: Settings) -> int:
         """Return an upper bound of the records that the run reads, kept IDs included."""
-        base, cuts = begin(settings, self.runs, self.survey)
+        base, cuts = begin_run(settings, self.runs, self.survey)
         beyond = cut.backlog([cut.input for cut in cuts.values()], self.survey.stable)
         small = {**beyond, "": self.survey.journal}
         behind = sum(end - start for spans in small.values() for start, end in spans.values())
@@ -201,9 +201,9 @@ def opened(spark: SparkSession, folder: str) -> Files:
 def surveyed(settings: Settings) -> Survey:
     """Read offsets and topics from the cluster before Spark starts, so that problems appear at once."""
     with steps() as progress:
-        progress.begin("asking the cluster")
+        progress.start_step("asking the cluster")
         progress.count(counted(len(settings.addresses), "address", "addresses"))
-        return Survey.ask(settings, Admin(settings.kafka, settings.app.id))
+        return Survey.read(settings, Admin(settings.kafka, settings.app.id))
 
 
 def judge(
@@ -212,7 +212,7 @@ def judge(
     """Judge what came since the last run, write results, also to ``out``, commit; return ``summary.json``."""
     began = dt.datetime.now(dt.UTC)
     runs.belong_to(settings.app.id, survey.cluster)
-    base, cuts = begin(settings, runs, survey)
+    base, cuts = begin_run(settings, runs, survey)
     id_store.sweep(runs)
     events_from = carry_over.events_from(base, cuts, survey.journal_position)
     number, today, keep = runs.next_number, began.date().isoformat(), settings.reconcile.keep_days
@@ -230,7 +230,7 @@ def judge(
     events = frames.events(journal, survey.journal, events_from)
     changes = regrouped(events)
     numbered = [
-        Rings.of(address.lanes, len(cuts[address.name].input.spans), changes.get(number, ()))
+        Rings.from_settings(address.lanes, len(cuts[address.name].input.spans), changes.get(number, ()))
         for number, address in enumerate(settings.addresses)
     ]
     frames = replace(frames, rings=numbered)
@@ -281,7 +281,7 @@ def judge(
     figures = report_model.figures(settings, document, judgement, rings, held, lanes)
     figures = replace(figures, runs=report_model.past_runs(runs.finished, document))
     with steps() as progress:
-        progress.begin("keeping results")
+        progress.start_step("keeping results")
         progress.count(f"run {number}")
         results.keep(spark, runs.files, document, figures, out)
     finished = carry_over.finished_run(
@@ -296,7 +296,7 @@ def judge(
         survey.cluster,
         numbered,
     )
-    runs.commit(replace(finished, leaves=retained.of(runs.files, today, number)))
+    runs.commit(replace(finished, leaves=retained.files_by_folder(runs.files, today, number)))
     id_store.sweep(runs)
     id_store.forget(runs, today, keep, dict(zip(cuts, numbered, strict=True)))
     return document
@@ -330,7 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master", help="Spark's; not under spark-submit, which has its own")
     given = parser.parse_args(arguments)
     try:
-        return run(load(given.config), Options(given.out, given.as_json, given.acknowledge, given.master))
+        return run_job(load(given.config), Options(given.out, given.as_json, given.acknowledge, given.master))
     except RingfenceError as error:
         sys.stderr.write(f"reconcile: {error}\n")
         return error.exit_code

@@ -58,7 +58,7 @@ class Wanted:
         return self.limit
 
 
-def run(settings: Settings, wanted: Wanted) -> int:
+def print_anomalies(settings: Settings, wanted: Wanted) -> int:
     """Print the anomalies, and return the exit code.
 
     Raises:

@@ -26,7 +26,7 @@ def from_parquet(
     """Start Spark, and read the anomalies of a local folder."""
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
-        return read(spark, files, number, anomaly, most)
+        return read_anomalies(spark, files, number, anomaly, most)
 
 
 @contextlib.contextmanager
@@ -37,10 +37,10 @@ def opened(
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
         files = HadoopFiles(spark, folder)
-        yield files, lambda number, anomaly, most: read(spark, files, number, anomaly, most)
+        yield files, lambda number, anomaly, most: read_anomalies(spark, files, number, anomaly, most)
 
 
-def read(spark: SparkSession, files: Files, number: int, anomaly: str, most: int) -> list[Shown]:
+def read_anomalies(spark: SparkSession, files: Files, number: int, anomaly: str, most: int) -> list[Shown]:
     """Read the first ``most`` anomalies with a name from a run; an empty name matches all.
 
     Raises:
@@ -48,7 +48,7 @@ def read(spark: SparkSession, files: Files, number: int, anomaly: str, most: int
     """
     try:
         with steps(brief_s=BRIEF_S) as progress:
-            progress.begin(f"reading the anomalies of run {number}")
+            progress.start_step(f"reading the anomalies of run {number}")
             found = _found(spark, files, number, anomaly, most)
             progress.count(counted(len(found), "anomaly", "anomalies"))
         return found

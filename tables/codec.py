@@ -235,7 +235,7 @@ class Chunk:
         self.encoded = encoded
 
     @classmethod
-    def of(cls, capacity: int, values: Iterable[bytes]) -> Self:
+    def from_values(cls, capacity: int, values: Iterable[bytes]) -> Self:
         """Return a chunk of ring record values, in order."""
         return cls(capacity, b"".join(_LENGTH.pack(len(value)) + value for value in values))
 

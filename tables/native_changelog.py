@@ -74,7 +74,7 @@ class _Unread:
         return part[0]
 
 
-def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
+def take_records(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
     """Return the next committed records of a partition's fetch; they may be empty.
 
     Returns:

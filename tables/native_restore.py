@@ -98,7 +98,7 @@ class NativeRestore:
 
     def _load_some(self, values: list[bytes]) -> None:
         if values:
-            self._load(Chunk.of(0, values).encoded)
+            self._load(Chunk.from_values(0, values).encoded)
 
     def _load(self, encoded: bytes) -> None:
         try:
@@ -132,7 +132,7 @@ class NativeRestore:
             yield data
         yield from reversed(older)
 
-    def take(self, records: "Records", begin: int, most: int) -> int:
+    def apply_records(self, records: "Records", begin: int, most: int) -> int:
         """Take regular ring records from ``begin`` on; return the index of the next record."""
         end, count, capacity, encoded = self.ids.gather(records, begin, most, self._loaded)
         if count:
@@ -152,10 +152,10 @@ class NativeRestore:
         if slot.sequence <= self.ids.last or not slot.capacity or key != codec.ring_key(*slot[:2]):
             raise IrregularError(f"sequence {slot.sequence} comes behind {self.ids.last}, or in another slot")
         try:
-            self.ids.load(Chunk.of(slot.capacity, [value]).encoded)
+            self.ids.load(Chunk.from_values(slot.capacity, [value]).encoded)
         except ValueError as error:
             raise IrregularError(str(error)) from error
-        self._note(slot.capacity, 1, Chunk.of(slot.capacity, [value]).encoded)
+        self._note(slot.capacity, 1, Chunk.from_values(slot.capacity, [value]).encoded)
 
     def _note(self, capacity: int, count: int, encoded: bytes) -> None:
         """Add records that end with the last sequence to the unfinished chunk."""
@@ -180,7 +180,7 @@ class NativeRestore:
         known = self._store.chunk_keys()
         for key, chunk in self._full:
             writes.put_chunk(key, chunk)
-            known.add(key)
+            known.append(key)
         self._full, self.pending = [], 0
         for key in known.dead(dead_below(meta, meta.capacity)) if meta else ():
             writes.delete_chunk(key)

@@ -190,7 +190,7 @@ class Restore:
         while at < len(records):
             next_one = at
             if self._verified and self.gathering is not None:
-                next_one = self.gathering.take(records.core, at, STEP)
+                next_one = self.gathering.apply_records(records.core, at, STEP)
                 self.count += next_one - at
                 self._flush_if_much()
             if next_one == at:

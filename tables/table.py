@@ -315,7 +315,7 @@ class LaneTable:
         elif change.checked.new_ids:
             key = chunks.key_of(capacity, head - 1)
             writes.put_chunk(key, change.slots)
-            chunk_keys.add(key)
+            chunk_keys.append(key)
         for key in chunk_keys.dead(max(change.meta.floor, head - capacity)):
             writes.delete_chunk(key)
 

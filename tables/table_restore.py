@@ -193,7 +193,7 @@ class TableRestore:
             await reach("mid-restore", self._store.path.name)
 
         await self._slices.run(restore.load())
-        take = None if gathering is None else native_changelog.take
+        take = None if gathering is None else native_changelog.take_records
         await changelog.reader.read_range(
             changelog.topic, changelog.number, start, high_watermark, consume, take
         )

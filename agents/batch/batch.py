@@ -102,7 +102,7 @@ class Parcel:
         """Create a parcel of batches, each from a different partition."""
         self._batches: Sequence[FetchedBatch] = batches
 
-    def take(self) -> Sequence[FetchedBatch]:
+    def release(self) -> Sequence[FetchedBatch]:
         """Return the batches and drop this parcel's references to them."""
         batches, self._batches = self._batches, ()
         return batches

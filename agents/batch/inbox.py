@@ -36,7 +36,7 @@ class Inbox:
         self._batches.append(batch)
         return True
 
-    def take(self) -> list[FetchedBatch]:
+    def pop_batches(self) -> list[FetchedBatch]:
         """Remove and return the first batch, and the first batch of each other partition that fits into the same transaction."""
         if not self._batches:
             return []

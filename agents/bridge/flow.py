@@ -93,7 +93,7 @@ class Flow:
             return
         places = self.window.places
         read = {places[number]: records for number, records in found.records.items() if number in reached}
-        cycle = self.window.begin(reached)
+        cycle = self.window.start_cycle(reached)
         cycle.pending = 1  # keeps the cycle open until its batches are counted, also if loading fails
         load = loader.load(cycle, read, found.malformed)
         if load.too_large:
@@ -127,9 +127,9 @@ class Flow:
             if number in found.records:
                 found.records[number] = [record for record in found.records[number] if record.offset < end]
 
-    async def settle(self) -> bool:
+    async def confirm(self) -> bool:
         """Confirm acknowledged cycles. Return whether they had records for the target."""
-        done = self.window.settle()
+        done = self.window.confirm()
         for cycle in done:
             if cycle.bytes:  # 0 = all its records were filtered
                 self.portion.took(cycle.bytes, time.monotonic() - cycle.began)
@@ -202,7 +202,7 @@ class Flow:
         deadline = time.monotonic() + DRAIN_LIMIT_S
         while self.window.busy and not life.ended and time.monotonic() < deadline:
             life.moved.clear()
-            await self.settle()
+            await self.confirm()
             if self.window.busy:
                 await set_within(life.moved, POLL_S)
 

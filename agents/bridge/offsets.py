@@ -128,7 +128,7 @@ class Missing:
     offset: int
 
 
-def begin(
+def start_position(
     partition: int,
     log: SourceLog,
     committed: int | None,

@@ -16,9 +16,9 @@ from agents.bridge.offsets import (
     Missing,
     OffsetMetadata,
     SourceLog,
-    begin,
     decode,
     lost_end,
+    start_position,
     unknown_place,
 )
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
@@ -246,7 +246,10 @@ class Partitions:
         known = None if committed is None else decode(committed.note)
         offset = None if committed is None else committed.offset
         return _Look(
-            begin(number, topic_log, offset, known, others, start, missing), committed, known, topic_log
+            start_position(number, topic_log, offset, known, others, start, missing),
+            committed,
+            known,
+            topic_log,
         )
 
     async def _trusted(self, number: int) -> Committed | None:

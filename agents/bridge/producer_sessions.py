@@ -138,7 +138,7 @@ class ProducerSessions:
             life.check()
             self._require_members()
             life.moved.clear()
-            if await flow.settle() or (not self._window.busy and time.monotonic() - began > SETTLED_S):
+            if await flow.confirm() or (not self._window.busy and time.monotonic() - began > SETTLED_S):
                 self._state.recover(TARGET)
             there = life.producer.partitions(topic)
             if there not in {0, partitions}:

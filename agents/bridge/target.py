@@ -90,7 +90,9 @@ async def _topics(admin: AIOKafkaAdminClient, plan: Plan) -> frozenset[bytes]:
     answers: Identities = {}
     try:
         async with asyncio.timeout(ANSWER_LIMIT_S):
-            answers = await IdentityQuestions(admin).ask({plan.target_topic, plan.address.accepted_topic})
+            answers = await IdentityQuestions(admin).identify(
+                {plan.target_topic, plan.address.accepted_topic}
+            )
     except (KafkaConnectionError, TimeoutError) as error:
         log.debug("bridge %s: the topic IDs of its target are unknown: %r", plan.name, error)
     found = {as_printed(answer.topic_id) for answer in answers.values() if isinstance(answer, TopicIdentity)}

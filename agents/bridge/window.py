@@ -102,7 +102,7 @@ class Window:
             if self._limit - (place.next - place.confirmed) >= self.take
         }
 
-    def begin(self, reached: Mapping[int, int]) -> Cycle:
+    def start_cycle(self, reached: Mapping[int, int]) -> Cycle:
         """Start a cycle with the records up to these offsets. The caller counts its batches in :attr:`Cycle.pending`."""
         ends = {}
         for number, offset in reached.items():
@@ -118,7 +118,7 @@ class Window:
         """Limit a partition's part of a cycle to the records below an offset."""
         place.next = cycle.ends[place] = offset
 
-    def settle(self) -> list[Cycle]:
+    def confirm(self) -> list[Cycle]:
         """Confirm and return the acknowledged cycles, oldest first."""
         done = []
         while self._cycles and not self._cycles[0].pending:

@@ -45,7 +45,7 @@ def _route(source: Source, place: bytes) -> Route:
     return Route(source, int(place.rpartition(b"/")[2]))
 
 
-def read(record: RecordContent) -> BridgeHeaders:
+def read_headers(record: RecordContent) -> BridgeHeaders:
     """Read the bridge headers of a record with :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`.
 
     Among repeated headers the last one counts, as in Kafka.
@@ -98,6 +98,6 @@ def _quoted(value: bytes | None) -> str:
 def readable(record: RecordContent) -> bool:
     """Return whether the record has valid bridge headers."""
     try:
-        return any(name == wire_names.HEADER_HOP for name, _ in record.headers) and bool(read(record))
+        return any(name == wire_names.HEADER_HOP for name, _ in record.headers) and bool(read_headers(record))
     except MalformedHopError:
         return False

@@ -59,7 +59,7 @@ class Path:
         """Create the path. ``partitions``: partition count of the input; ``others``: addresses that envelopes may have parts for."""
         self._address = address
         self._lane = lane
-        self._layout = LaneLayout.of(address.lanes, partitions)
+        self._layout = LaneLayout.from_setting(address.lanes, partitions)
         self._forward_topic = forward_topic
         self._reader = IdReader(address)
         self._ids_needed = address.duplicate_id_missing == "quarantine"
@@ -239,7 +239,7 @@ def _refuse(items: Sequence[Item], crossed: Iterable[Item], refused: Mapping[Pla
     for item in crossed:
         if item.fate is Fate.HERE:
             try:
-                item.cross(bridge_headers.read(item.record))
+                item.cross(bridge_headers.read_headers(item.record))
             except MalformedHopError as error:
                 item.refuse(refused.get(item.place, str(error)))
     if refused:

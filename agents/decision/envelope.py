@@ -39,7 +39,7 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
         _refuse(
             f"{wire_names.HEADER_TRANSACTION} is {shown(form)}: this version reads {wire_names.TRANSACTION_FORM.decode()}"
         )
-    usual = None if value is None else fast_envelope.read(value)
+    usual = None if value is None else fast_envelope.read_parts(value)
     return decode_any(value) if usual is None else usual
 
 

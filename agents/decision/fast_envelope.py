@@ -70,7 +70,7 @@ class _DoubtError(ValueError):
     """Only the complete decoder can judge this envelope."""
 
 
-def read(value: bytes) -> list[Part] | None:
+def read_parts(value: bytes) -> list[Part] | None:
     """Return the parts of an envelope in order; None if it is invalid or unusual."""
     quotes = _quotes(value)
     try:

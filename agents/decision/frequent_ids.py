@@ -77,7 +77,9 @@ class FrequentIds:
         self._warned: dict[bytes, float] = {}
         """Time of the last warning about each ID."""
 
-    def add(self, verdicts: Sequence[Verdict], duplicates: int, id_at: Callable[[int], bytes | None]) -> None:
+    def count(
+        self, verdicts: Sequence[Verdict], duplicates: int, id_at: Callable[[int], bytes | None]
+    ) -> None:
         """Count the duplicates of a batch, and warn. ``id_at``: returns the ID of the message with this index; None = no ID."""
         if not duplicates:
             return

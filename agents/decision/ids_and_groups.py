@@ -110,8 +110,8 @@ class IdReader:
         return ids, *_marked(records)
 
     def _ids_from_parts(self, records: Sequence[RecordContent]) -> Found:
-        read = self._source.read
-        found = [read(record.headers, record.key, record.value) for record in records]
+        id_of = self._source.id_of
+        found = [id_of(record.headers, record.key, record.value) for record in records]
         return [None if item is None else encode_id(item) for item in found], *_marked(records)
 
 

@@ -61,7 +61,7 @@ class Cursor:
         self._topic_id = topic_id
         self._seek = 0
 
-    async def begin(self, ownership: Ownership) -> None:
+    async def restart(self, ownership: Ownership) -> None:
         """Fetch everything from ``next`` on again, whatever was fetched before.
 
         While the lane is closed it discards batches, and the consumer's position moves past them. Without this rewind, these

@@ -263,7 +263,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         while batches := await self._take():
             self._busy = True
             try:
-                self._kept = await self.transactions.run(batches, opened, right)
+                self._kept = await self.transactions.process(batches, opened, right)
             finally:
                 self._busy = False
             left = {batch.partition for batch in self._kept}
@@ -324,7 +324,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         while self._step() is Action.WORK:
             if self._kept:
                 return self._kept
-            self._kept = self._mail.take()
+            self._kept = self._mail.pop_batches()
             if self._kept:
                 self._room.set()
                 return self._kept

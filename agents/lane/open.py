@@ -110,7 +110,7 @@ class Opening:
             group_watch: Decides which committed offsets are trusted; None = all of them.
             state_folder: Decides what happens if the lane's folder cannot be written; None = the lane waits until it can.
         """
-        lane = LaneIdentity.of(settings, address, number)
+        lane = LaneIdentity.of_lane(settings, address, number)
         agreement = agreement or Agreement(settings)
         self.name = lane.name
         self.address = address
@@ -222,7 +222,7 @@ class Opening:
             native_path=NativePath(
                 address, self.number, counts, self.changelog, outputs, emitter, producer.form()
             ),
-            layout=LaneLayout.of(address.lanes, partitions),
+            layout=LaneLayout.from_setting(address.lanes, partitions),
             partition_counts=counts,
             topic_ids=facts.topic_ids,
             cluster=self._cluster,
@@ -271,7 +271,7 @@ class Opening:
 
     async def _begin(self, cursors: Mapping[Partition, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            await asyncio.gather(*(cursor.begin(ownership) for cursor in cursors.values()))
+            await asyncio.gather(*(cursor.restart(ownership) for cursor in cursors.values()))
 
     async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
         """Read a fetched batch again from the log; None = the consumer fetches it again."""

@@ -82,7 +82,7 @@ class OutcomeCounts:
         self.forwarding = ForwardingHint(opening.address, chained=opening.chained)
         self._reader = IdReader(opening.address)
 
-    def add(self, outcome: Outcome, due: Sequence[DueRecords], seconds: float, partitions: int) -> None:
+    def count(self, outcome: Outcome, due: Sequence[DueRecords], seconds: float, partitions: int) -> None:
         """Count the outcome of a transaction that took ``seconds``. ``partitions``: partition count of the input topic."""
         verdicts = outcome.checked.verdicts
         conflicts = verdicts.count(Verdict.CONFLICT)
@@ -94,7 +94,7 @@ class OutcomeCounts:
         if conflicts:
             one = {Verdict.CONFLICT: Verdict.DUPLICATE}
             caught = [one.get(verdict, verdict) for verdict in verdicts]
-        self.frequent_ids.add(caught, duplicates, partial(self._id_at, outcome, due))
+        self.frequent_ids.count(caught, duplicates, partial(self._id_at, outcome, due))
         unchecked = verdicts.count(Verdict.UNCHECKED)
         self._counts["unchecked"] += unchecked
         if unchecked and self._opening.address.id_cache_size:

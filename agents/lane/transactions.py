@@ -74,7 +74,7 @@ class Transactions:
         """Number of quarantined records that are not logged yet."""
         self._say_refused_at = 0.0
 
-    async def run(
+    async def process(
         self, batches: Sequence[FetchedBatch], opened: Opened, ownership: Ownership
     ) -> list[FetchedBatch]:
         """Decide about the batches, commit one transaction, then change the state.
@@ -180,7 +180,7 @@ class Transactions:
         for partition, end in ends.items():
             opened.cursors[topic, partition].done(end)
         if any(batch.records for batch, _ in due):  # a batch without records only has markers
-            self.outcomes.add(outcome, due, time.perf_counter() - began, opened.layout.partitions)
+            self.outcomes.count(outcome, due, time.perf_counter() - began, opened.layout.partitions)
             asked_at = min(
                 (batch.asked_at for batch, _ in due if batch.records and batch.asked_at), default=0.0
             )

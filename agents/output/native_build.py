@@ -72,7 +72,7 @@ class NativePath:
         self._emitter = emitter
         self._form = form
         self._targets = outputs.partitions[topic]
-        layout = LaneLayout.of(address.lanes, partition_counts[address.input_topic])
+        layout = LaneLayout.from_setting(address.lanes, partition_counts[address.input_topic])
         self._rules = (
             *_id_rules(address),
             address.group_header.encode() or None,

@@ -53,7 +53,7 @@ class AddressFaults:
         """Missing rights among the problems, by address."""
         self._ask_denied = ask_denied
 
-    async def ask(self, metas: Mapping[str, Collection[Meta]]) -> Faults:
+    async def check(self, metas: Mapping[str, Collection[Meta]]) -> Faults:
         """Query the cluster and log new problems. ``metas``: last meta records of open lanes, by address.
 
         Returns:

@@ -47,5 +47,5 @@ def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes
 
 async def _deliver(parcel: Parcel, lanes: Lanes) -> None:
     """Offer the batches and keep no reference, so that a waiting actor does not hold the memory of earlier ones."""
-    for batch in parcel.take():
+    for batch in parcel.release():
         await lanes.offer(batch)

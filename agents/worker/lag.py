@@ -67,7 +67,7 @@ class LaneLags:
         self._lags: dict[LaneKey, int | None] = {}
         self._growth: dict[Partition, Growth] = {}
 
-    def of(self, key: LaneKey) -> int | None:
+    def lag(self, key: LaneKey) -> int | None:
         """Return the number of input records of a lane that are not processed; None if the cluster does not answer."""
         return self._lags.get(key)
 

@@ -45,7 +45,7 @@ class TableCache(Generic[Place]):
         """Keep a table for :data:`KEPT_S` from now on."""
         self._tables[place] = (self._clock() + KEPT_S, table)
 
-    def take(self, place: Place) -> LaneTable | None:
+    def pop(self, place: Place) -> LaneTable | None:
         """Remove and return a table; None if it is not cached."""
         return self._tables.pop(place, (0.0, None))[1]
 
@@ -54,7 +54,7 @@ class TableCache(Generic[Place]):
         now = self._clock()
         for item in [item for item, (until, _) in self._tables.items() if until <= now]:
             # a lane that returns meanwhile has taken its table
-            if (table := self.take(item)) is not None:
+            if (table := self.pop(item)) is not None:
                 await table.dispose()
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class LaneFactory:
             doubtful=address.name in self._faults.by_address,
             denied=lambda: self._faults.denied.get(address.name, ()),
             slices=self.slices,
-            table=self.tables.take(key),
+            table=self.tables.pop(key),
             places=self._places,
             clients=self._clients,
             reader=self._reader,

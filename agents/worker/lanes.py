@@ -156,7 +156,7 @@ class Lanes:
                 metas.setdefault(lane.opening.address.name, []).append(meta)
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError):
             async with asyncio.timeout(QUESTION_LIMIT_S):
-                wrong = await self.faults.ask(metas)
+                wrong = await self.faults.check(metas)
                 topic_ids = await self._changelog_ids()
             for lane in self.lanes:
                 if faults := wrong.get(lane.opening.address.name):

@@ -34,7 +34,7 @@ LIVE_S: Final = 1.0
 Permitted = tuple[Plan, Permit | None]
 
 
-def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain: bool) -> int:
+def run_bridges(settings: Settings, names: Sequence[str], web_port: int | None, *, drain: bool) -> int:
     """Forward until SIGTERM, SIGINT or SIGHUP, or with ``drain`` up to the present ends.
 
     Then commit and leave.

@@ -12,7 +12,7 @@ from pathlib import Path
 from app.check.judge import judge, straddling
 from app.check.output import report, standard_output
 from app.check.records import CannotJudgeError
-from app.check.topic_reader import read
+from app.check.topic_reader import read_topic
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,8 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     killed = json.loads(options.killed.read_text("utf-8")) if options.killed else {}
     pairs = {address: accepted for address, _, accepted in (topic.partition("=") for topic in options.topics)}
     try:
-        inputs = {address: read(options.bootstrap, address) for address in pairs}
-        judgements = judge(inputs, {address: read(options.bootstrap, pairs[address]) for address in pairs})
+        inputs = {address: read_topic(options.bootstrap, address) for address in pairs}
+        judgements = judge(
+            inputs, {address: read_topic(options.bootstrap, pairs[address]) for address in pairs}
+        )
         for judgement in judgements:
             killed_at = {int(number): offset for number, offset in killed.get(judgement.address, {}).items()}
             judgement.straddling = straddling(judgement.address, inputs[judgement.address], killed_at)

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from app.check.output import fault_cell, print_faults, standard_output
 from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record, text
-from app.check.topic_reader import read
+from app.check.topic_reader import read_topic
 
 HOP_HEADER: Final = "_RF_BRIDGE_DUPL_ID"
 _OURS: Final = "_RF_"
@@ -157,9 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         found = judge(
-            read(options.origin, options.address),
-            read(options.target, options.address),
-            read(options.target, f"{options.address}.accepted"),
+            read_topic(options.origin, options.address),
+            read_topic(options.target, options.address),
+            read_topic(options.target, f"{options.address}.accepted"),
         )
     except CannotJudgeError as error:
         sys.stderr.write(f"the check could not read everything: {error}\n")

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from app.check.output import print_faults, standard_output
 from app.check.records import ID_HEADER, PART_HEADER, SOURCE_HEADER, CannotJudgeError, Record, text
-from app.check.topic_reader import read
+from app.check.topic_reader import read_topic
 
 ORDERS: Final = "orders.accepted"
 TOPICS: Final = ("billing", "billing.accepted", "ledger", "ledger.accepted")
@@ -176,8 +176,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        results = {topic: read(options.bootstrap, topic) for topic in TOPICS}
-        found = judge(read(options.bootstrap, ORDERS), results)
+        results = {topic: read_topic(options.bootstrap, topic) for topic in TOPICS}
+        found = judge(read_topic(options.bootstrap, ORDERS), results)
     except CannotJudgeError as error:
         sys.stderr.write(f"the check could not read everything: {error}\n")
         return 2

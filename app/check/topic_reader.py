@@ -12,7 +12,7 @@ SILENCE_LIMIT_S: Final = 60.0
 """Time limit without an answer, in seconds; exceeds the broker's timeout of abandoned transactions."""
 
 
-def read(bootstrap: str, topic: str) -> list[Record]:
+def read_topic(bootstrap: str, topic: str) -> list[Record]:
     """Return all committed records of a topic, by partition and offset.
 
     Raises:

@@ -126,7 +126,7 @@ def audit(
         },
         settings.reconcile.executor_timeout,
     )
-    code = job.run(request)
+    code = job.run_audit(request)
     if not (code or as_json or address):
         print_next("ringfence", "init", topic, "--bootstrap-servers", settings.kafka.bootstrap_servers)
     return code

@@ -33,8 +33,8 @@ def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Pat
     if bridged:
         from app.demo import bridge as shown
 
-        return shown.run(shown.MESSAGES if messages is None else messages, keep, seed)
+        return shown.run_demo(shown.MESSAGES if messages is None else messages, keep, seed)
     require_spark()  # Spark is needed only in the last step, but its absence should be reported first
     from app import demo as demo_module
 
-    return demo_module.run(demo_module.MESSAGES if messages is None else messages, keep, seed)
+    return demo_module.run_demo(demo_module.MESSAGES if messages is None else messages, keep, seed)

@@ -67,7 +67,7 @@ def reconcile(
     from reconcile import job
 
     again = [*given_options(), *(("--master", master) if master else ())]
-    return job.run(settings, job.Options(out, as_json, acknowledge, master, tuple(again)))
+    return job.run_job(settings, job.Options(out, as_json, acknowledge, master, tuple(again)))
 
 
 def _refuse_options(context: click.Context) -> None:
@@ -120,4 +120,4 @@ def reconcile_show(settings: Settings, anomaly: str | None, **options: Any) -> i
         raise click.UsageError("--page needs --rows, --json or --limit")
     from reconcile import show
 
-    return show.run(settings, show.Wanted(anomaly=anomaly or "", **options))
+    return show.print_anomalies(settings, show.Wanted(anomaly=anomaly or "", **options))

@@ -20,4 +20,4 @@ def worker(settings: Settings, web_port: int | None) -> int:
     """
     from app.worker import run as worker_module
 
-    return worker_module.run(settings, web_port)
+    return worker_module.run_worker(settings, web_port)

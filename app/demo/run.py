@@ -44,7 +44,7 @@ class WorkerError(RingfenceError):
     exit_code = 1
 
 
-def run(messages: int = MESSAGES, keep: bool = False, seed: int = SEED) -> int:
+def run_demo(messages: int = MESSAGES, keep: bool = False, seed: int = SEED) -> int:
     """Run the demo and print its result.
 
     Args:
@@ -191,7 +191,7 @@ class Demo:
             publisher.release()
             self._worker = self._start_worker()
             self._display.phase("worker restarted: waits until the group removes the dead one")
-            self._chain.begin()  # starts with the messages accepted so far
+            self._chain.start()  # starts with the messages accepted so far
         elif self._killed is not None and self._killed.back is None and self._worker.ready:
             self._killed.back = time.monotonic()
             self._display.phase("catching up")

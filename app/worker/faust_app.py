@@ -61,8 +61,8 @@ class ProgressLine:
     def next(self, lanes: Lanes, seconds: float) -> str:
         """Return the line. ``seconds``: time since the last one."""
         open_lanes = sum(lanes.health.state_of(lane)[0] is LaneState.OPEN for lane in lanes.lanes)
-        waiting = [lanes.lags.of(lane.key) for lane in lanes.lanes]
-        waiting += [lanes.lags.of(half) for half in lanes.health.halves]
+        waiting = [lanes.lags.lag(lane.key) for lane in lanes.lanes]
+        waiting += [lanes.lags.lag(half) for half in lanes.health.halves]
         totals = sum(lanes.totals.counts(lanes.lanes).values(), Counter())
         return self.line(totals, seconds, (open_lanes, len(waiting)), waiting)
 

@@ -166,7 +166,7 @@ def _lane_gauges(lanes: Lanes) -> Iterable[Metric]:
                 families[name].add_metric(lanes.health.labels(key), value)
 
     def add_state(key: LaneKey, state: LaneState) -> None:
-        lag = lanes.lags.of(key)
+        lag = lanes.lags.lag(key)
         add(key, lane_open=float(state is LaneState.OPEN), lag_records=math.nan if lag is None else lag)
         families["lane_state"].add_metric([*lanes.health.labels(key), state.value], 1)
 

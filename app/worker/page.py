@@ -14,11 +14,11 @@ from app.commands.repair.redrive_log import RedrivePartition
 from app.commands.repair.scan import Act, opened, scan
 from app.commands.status import histories, page
 from app.commands.status.findings import findings
-from app.commands.status.lanes import ANSWER_LIMIT_S, ask
+from app.commands.status.lanes import ANSWER_LIMIT_S, fetch_document
 from app.commands.status.model import Consumers, Status
 from app.commands.status.open_records import Counts
 from app.commands.status.page import NO_CHARTS
-from app.commands.status.read import read
+from app.commands.status.read import read_status
 from app.commands.status.status import as_document
 from app.worker import run_report
 from ringfence_kafka.config.settings import Settings
@@ -41,7 +41,7 @@ class StatusPage:
     ) -> None:
         """Take ``ask``, a function that reads the status from the cluster and all processes."""
         self._settings = settings
-        self._ask = ask or partial(read, counts=Counts(settings))
+        self._ask = ask or partial(read_status, counts=Counts(settings))
         self._lock = asyncio.Lock()
         self._seen: tuple[Status | None, str] = (None, "not checked yet")
         self._past: Charts = NO_CHARTS
@@ -71,7 +71,7 @@ class StatusPage:
             return None, said(error)
 
     async def _history(self, status: Status, span: str, subject: Subject = ()) -> Charts:
-        return await histories.read(self._settings, status, span, subject)
+        return await histories.read_histories(self._settings, status, span, subject)
 
     def _shown(self, template: str, title: str, **values: Any) -> str:
         app = self._settings.app
@@ -124,7 +124,7 @@ class StatusPage:
         """Ask the lease holders for waiting groups, and return them with the oldest first."""
         async with auth.session(self._settings.app, ANSWER_LIMIT_S) as session:
             answers = await asyncio.gather(
-                *(ask(session, self._settings.app, web, "/groups") for web in group.webs)
+                *(fetch_document(session, self._settings.app, web, "/groups") for web in group.webs)
             )
         rows = [row for answer in answers if isinstance(answer, dict) for row in answer.get("groups", ())]
         return sorted(rows, key=lambda row: -row["head_age_seconds"])

@@ -44,7 +44,7 @@ class WorkerFigures:
         self._turn = 0
         self._covered: dict[LaneKey, float | None] = {}
 
-    def read(self) -> Mapping[Subject, Mapping[str, float | None]]:
+    def sample(self) -> Mapping[Subject, Mapping[str, float | None]]:
         """Return the present figures of the worker and of each address."""
         found: dict[Subject, Mapping[str, float | None]] = {
             ("worker", self._name): {"rss": rss(), "buffered": self._buffers.used}
@@ -60,7 +60,7 @@ class WorkerFigures:
                 "in": sum(counts[name] for name in _JUDGED),
                 "accepted": counts["accepted"] + counts["unchecked"],
                 "duplicates": counts["duplicates"],
-                "lag": _known(sum, [self._lanes.lags.of(key) for key in here]),
+                "lag": _known(sum, [self._lanes.lags.lag(key) for key in here]),
                 "covered": _known(min, [self._covered[key] for key in here]),
             }
         return found
@@ -155,7 +155,7 @@ def build(settings: Settings, known: Faults | None = None, denied: Faults | None
         orphan_lanes=OrphanLanes(cluster, topics, lanes.set_unassigned, rejoin),
         broker_watch=broker_watch,
         metrics=ProcessMetrics(batches, LaneMetrics(lanes, broker_watch, buffers, interval), repair_watch),
-        history=History(WorkerFigures(settings.app.instance_name, lanes, buffers).read),
+        history=History(WorkerFigures(settings.app.instance_name, lanes, buffers).sample),
         page=StatusPage(settings),
         repair_watch=repair_watch,
     )

@@ -60,7 +60,7 @@ class RepairWatch(Collector):
         }
         count, oldest = families.values()
         for address in self._addresses():
-            records = self._records.of(address.quarantine_topic)
+            records = self._records.open_records(address.quarantine_topic)
             known = self._records.knows(address.quarantine_topic)
             count.add_metric([address.name], records.count if records else 0 if known else math.nan)
             oldest.add_metric([address.name], records.oldest_seconds if records else 0)

@@ -33,7 +33,7 @@ FILES_PER_LANE: Final = 12
 FILES_BESIDE_LANES: Final = 150
 
 
-def run(settings: Settings, web_port: int | None = None) -> int:
+def run_worker(settings: Settings, web_port: int | None = None) -> int:
     """Run a worker until SIGTERM or SIGINT.
 
     Raises:

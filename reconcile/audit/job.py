@@ -59,7 +59,7 @@ class Request:
     executor_timeout_s: float = TIMEOUT_S
 
 
-def run(request: Request) -> int:
+def run_audit(request: Request) -> int:
     """Audit a topic, and return the exit code.
 
     Raises:
@@ -96,7 +96,7 @@ def _run(request: Request, stop: Stop) -> None:
 def asked(request: Request) -> Topic:
     """Read facts on the topic before Spark starts, so that problems appear at once."""
     with steps() as progress:
-        progress.begin(f"asking the cluster about {request.wanted.topic}")
+        progress.start_step(f"asking the cluster about {request.wanted.topic}")
         topic = surveyed(Admin(request.kafka, GROUP), request.wanted, int(time.time() * 1000))
         progress.count(number_of(topic.part.offsets, "offset"))
     return topic

@@ -47,17 +47,17 @@ class Counter:
         if not ranges[asked.topic.name]:
             return asked
         own = dialect(asked.settings)
-        self.progress.begin(STEPS[0])
+        self.progress.start_step(STEPS[0])
         with kept(topic_reader.audited(topic_reader.scan(self.spark, self.options, ranges), own)) as records:
             audit = keys.by_partition(asked, records)
             self.progress.count(f"{counted(audit.records, 'message')} of {asked.topic.name}")
             if not audit.records:
                 return audit
-            self.progress.begin(STEPS[1])
+            self.progress.start_step(STEPS[1])
             audit = keys.by_key(audit, records)
             audit = replace(audit, groups=keys.groups(records))
             self.progress.count(counted(audit.sum("keyed"), "message with a key", "messages with a key"))
-            self.progress.begin(STEPS[2])
+            self.progress.start_step(STEPS[2])
             audit = self._resends(audit, records)
             if audit.sum("bridged"):
                 audit = replace(audit, bridges=count_bridges(records))
@@ -67,7 +67,7 @@ class Counter:
             audit = replace(audit, transactions=count_transactions(scanned, name, own, self.others))
         without_ids = look_further and not audit.found.with_id
         if without_ids or not audit.sum("keyed"):
-            self.progress.begin(STEPS[4])
+            self.progress.start_step(STEPS[4])
             audit = self._headers(audit)
         if without_ids:
             others = [self._instead(audit, own, name) for name in ("key", "value")]
@@ -79,7 +79,7 @@ class Counter:
             tally = resend_counts.tallied(arrived, audit.layout.lanes, audit.first_ms, audit.last_ms)
             resent = sum(row["resends"] for row in tally.partitions)
             self.progress.count(counted(resent, "resend"))
-            self.progress.begin(STEPS[3])
+            self.progress.start_step(STEPS[3])
             placed = resend_counts.in_lanes(audit.found, tally.lanes, audit.layout.lanes)
             found = self._measured(audit, arrived, placed)
         resends = {row["place"]: row["resends"] for row in tally.partitions}

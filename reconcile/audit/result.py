@@ -158,7 +158,7 @@ class Audit:
     @property
     def layout(self) -> LaneLayout:
         """Lanes that the address has, or would have; at most one for each partition."""
-        return LaneLayout.of(min(self.settings.lanes, self.topic.partitions), self.topic.partitions)
+        return LaneLayout.from_setting(min(self.settings.lanes, self.topic.partitions), self.topic.partitions)
 
     @property
     def records(self) -> int:

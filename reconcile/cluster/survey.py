@@ -39,7 +39,7 @@ class Survey:
     """Address → lane → rules that the lane recorded."""
 
     @classmethod
-    def ask(cls, settings: Settings, cluster: Admin) -> Self:
+    def read(cls, settings: Settings, cluster: Admin) -> Self:
         """Ask the cluster.
 
         Raises:

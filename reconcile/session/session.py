@@ -107,7 +107,7 @@ def session(
         try:
             with steps() as progress:
                 progress.say(f"Spark starts, with master {master}")
-                progress.begin("starting Spark")
+                progress.start_step("starting Spark")
                 SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
                 alone.close()
                 stop.reinstall()
@@ -119,7 +119,7 @@ def session(
                 yield spark
             if quick is not None and stop.number is None:
                 with steps(brief_s=BRIEF_S) as progress:
-                    progress.begin("saving files that let the next run start sooner")
+                    progress.start_step("saving files that let the next run start sooner")
                     quick.keep(spark, lambda: stop.number is not None)
         finally:
             if stop.number is None:

@@ -50,7 +50,7 @@ class Files(Protocol):
     def remove(self, name: str) -> None:
         """Delete a file if it exists, but never a folder."""
 
-    def settle(self, folder: str) -> None:
+    def sync(self, folder: str) -> None:
         """Force the content of a folder to the disk."""
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
@@ -178,7 +178,7 @@ class LocalFiles:
         with _usable(path):
             path.unlink(missing_ok=True)
 
-    def settle(self, folder: str) -> None:
+    def sync(self, folder: str) -> None:
         """Force the content of a folder, and the names above it, to the disk."""
         top = self._root / folder
         with _usable(top):

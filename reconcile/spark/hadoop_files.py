@@ -78,7 +78,7 @@ class HadoopFiles:
         except SPARK as error:
             raise unusable(self.at(name), _cause(error)) from error
 
-    def settle(self, folder: str) -> None:
+    def sync(self, folder: str) -> None:
         """Do nothing: such file systems make data durable themselves."""
 
     @contextlib.contextmanager

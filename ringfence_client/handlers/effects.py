@@ -102,7 +102,7 @@ class Effects:
         """Refuse further effects, because the attempt is over."""
         self.ended = True
 
-    def add(self, send: Send) -> None:
+    def add_send(self, send: Send) -> None:
         """Add a record.
 
         Raises:

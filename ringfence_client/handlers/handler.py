@@ -121,7 +121,7 @@ class HandlerRuns:
         finally:
             _end_child(process)
             del self._begun[run]
-            self.times.add(time.monotonic() - began)
+            self.times.record(time.monotonic() - began)
 
     def longest(self) -> dict[int, tuple[Message, float]]:
         """Return the message with the longest present run and its seconds, by partition."""

@@ -180,7 +180,7 @@ class Message:
         part = "" if self.part is None else f"#{self.part.index}"
         origin = Origin(self.source + part, self.group, self.offset, self.timestamp, self.value)
         send = new_send(origin, self.sent + 1, topic, value, key, headers, duplicate_id, partition, timestamp)
-        self.effects.add(send)
+        self.effects.add_send(send)
         self.sent += 1
         return DONE
 
@@ -260,7 +260,7 @@ class MessageFactory:
             key,
             record.value,
             headers,
-            self._ids.read(headers, key, record.value),
+            self._ids.id_of(headers, key, record.value),
             record.timestamp,
             # Only workers write the header. Another program's nonsense must not stop the partition.
             source.decode(errors="backslashreplace") if source is not None else f"{record.topic}/{record.partition}/{record.offset}",

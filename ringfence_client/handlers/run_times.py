@@ -16,7 +16,7 @@ class RunTimes:
         self.sum_s = 0.0
         self.count = 0
 
-    def add(self, seconds: float) -> None:
+    def record(self, seconds: float) -> None:
         """Count a run. Called for each message: a library's histogram takes three times as long."""
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds

@@ -207,7 +207,7 @@ class PendingLetters:
         return True
 
     def take_letters(self) -> Collection[Pending]:
-        """Return the letters to write now; the caller then calls :meth:`written` or :meth:`settle`."""
+        """Return the letters to write now; the caller then calls :meth:`written` or :meth:`mark_uncommitted`."""
         resting = self._reviving is not None and not self._reviving.done()
         first = () if resting else tuple(self._first())
         if any(
@@ -244,7 +244,7 @@ class PendingLetters:
                 letter.written.set_result(None)
         return [letter.letter for letter in letters]
 
-    def settle(self) -> None:
+    def mark_uncommitted(self) -> None:
         """Record that the taken letters are known not to be committed."""
         self._under_way = ()
 

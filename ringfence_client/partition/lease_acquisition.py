@@ -137,7 +137,7 @@ class LeaseAcquisition:
         progress = found.progress
         if predecessor is not None and predecessor.holder in self._ended.get(lease.key, ()):
             progress = deaths.survived(progress, self._deaths.get(lease.key, {}))
-        self._deaths[lease.key] = deaths.of(progress)
+        self._deaths[lease.key] = deaths.unrecorded_attempts(progress)
         window = Window(
             progress,
             memory=self._memory,

@@ -276,7 +276,7 @@ class ProgressWriter:
         # The futures are taken last: a letter that cannot be built must delay its message.
         waiting, self._waiting = self._waiting, []
         running = bool(progress.running)
-        write = self._schedule.begin(begun, running=running)
+        write = self._schedule.start_write(begun, running=running)
         offsets = {TopicPartition(lease.topic, lease.partition): progress.next} if self._committing else {}
         try:
             limit = LETTERS_LIMIT_S if letters else TRANSACTION_LIMIT_S
@@ -349,7 +349,7 @@ class ProgressWriter:
             self.sends.commit()
             self._confirm_letters()
             _answer(waiting)
-        self.letters.settle()
+        self.letters.mark_uncommitted()
 
     def _give_up(self) -> None:
         self._ended = True

@@ -92,7 +92,7 @@ class WriteSchedule:
             self._wake.clear()
             await set_within(self._wake, left)
 
-    def begin(self, at: float, *, running: bool) -> Begun:
+    def start_write(self, at: float, *, running: bool) -> Begun:
         """Start a write with all recorded changes.
 
         Args:

@@ -33,7 +33,7 @@ class OpenRecordWatch:
         self._asked: tuple[frozenset[str], float] = frozenset(), float("-inf")
         """Topics of the last look, and its time."""
 
-    def of(self, topic: str, consumer_group: str = "") -> OpenRecords | None:
+    def open_records(self, topic: str, consumer_group: str = "") -> OpenRecords | None:
         """Return the open records of a topic and a consumer group; None = none, or unknown."""
         return self._found.get((topic, consumer_group))
 

@@ -167,7 +167,7 @@ def record_batches(records: Iterable[tuple[bytes, bytes | None]], new: NewBuilde
     return batches
 
 
-async def read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: int) -> dict[bytes, Any]:
+async def read_latest(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: int) -> dict[bytes, Any]:
     """Return the last record of each key in a partition up to its present end, including parts."""
     for number in range(TRIES):
         found = await _read(kafka, cluster, topic, partition)
@@ -178,7 +178,7 @@ async def read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: in
 
 
 def decode(found: Mapping[bytes, Any], key: bytes) -> Progress:
-    """Decode one of the records that :func:`read` returned. Raises as :func:`ringfence_client.progress.progress_record.decode`."""
+    """Decode one of the records that :func:`read_latest` returned. Raises as :func:`ringfence_client.progress.progress_record.decode`."""
 
     def find(number: int) -> bytes | None:
         part = found.get(record_parts.key_of(key, number))

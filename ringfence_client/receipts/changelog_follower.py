@@ -110,7 +110,7 @@ class ChangelogFollower:
         if value is None and not memory.complete:
             if lane not in self._history:
                 self._history[lane] = RequestCoalescer(partial(self._read_history, lane))
-            older = await self._history[lane].ask(stored_id)
+            older = await self._history[lane].answer(stored_id)
             value = memory.known.get(stored_id, older)
         return value
 
@@ -186,7 +186,7 @@ class ChangelogFollower:
         internals.keep_fetching(self._consumer)
         fetched = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
         for tp, records in fetched.items():
-            self._lanes[tp.partition].take(records, self._awaited, self._ids_max)
+            self._lanes[tp.partition].apply_records(records, self._awaited, self._ids_max)
 
     async def _start_again(self, tp: TopicPartition) -> None:
         self._lanes[tp.partition].forget()

@@ -56,7 +56,7 @@ class Awaited:
         """Record an accepted message with its ID."""
         self.accepted_places.append(place)
         if self._waiting is not None and self.accepted:
-            settle(self._waiting)
+            complete(self._waiting)
 
     async def wait(self, memory: "LaneMemory", topic: str, partition: int, offset: int) -> None:
         """Wait until its own slot has come, or the lane has passed an offset of an input."""
@@ -93,7 +93,9 @@ class LaneMemory:
         self._futures.append((target, future))
         return future
 
-    def take(self, records: Sequence[Any], awaited: Mapping[bytes, Sequence[Awaited]], ids_max: int) -> None:
+    def apply_records(
+        self, records: Sequence[Any], awaited: Mapping[bytes, Sequence[Awaited]], ids_max: int
+    ) -> None:
         """Take the next records. ``awaited``: messages by stored ID; ``ids_max``: limit of kept IDs.
 
         Raises:
@@ -139,7 +141,7 @@ class LaneMemory:
         self.state = state
         for target, future in self._futures:
             if self.is_past(target):
-                settle(future)
+                complete(future)
         self._futures = [item for item in self._futures if not item[1].done()]
 
     def _trim(self, ids_max: int) -> None:
@@ -153,7 +155,7 @@ class LaneMemory:
                 del self.known[stored]
 
 
-def settle(future: "asyncio.Future[None]") -> None:
+def complete(future: "asyncio.Future[None]") -> None:
     """Complete a wait, if it has not ended yet."""
     if not future.done():
         future.set_result(None)

@@ -103,7 +103,7 @@ class Composer:
         """Return the ID that a lane will find."""
         if self._address.duplicate_id_from == "value":
             return digest_id(value) if value else None
-        found = self._ids.read(headers, key, value)
+        found = self._ids.id_of(headers, key, value)
         return None if found is None else encode_id(found)
 
 

@@ -60,7 +60,7 @@ class Outbox:
         self.states[group] = state
         self.bytes += len(state or b"")
 
-    def take(self) -> tuple[list[OutgoingRecord], Mapping[bytes, bytes | None]]:
+    def uncommitted(self) -> tuple[list[OutgoingRecord], Mapping[bytes, bytes | None]]:
         """Return everything that is not known to be committed. :meth:`commit` follows, or another call that returns it again."""
         self.taken_records += self.records
         self.taken_states |= self.states
@@ -78,5 +78,5 @@ class Outbox:
 
     def drop(self) -> None:
         """Drop everything. The messages are handled again, here or elsewhere."""
-        self.take()
+        self.uncommitted()
         self.commit()

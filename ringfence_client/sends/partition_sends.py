@@ -61,7 +61,7 @@ class PartitionSends:
 
     def take_batches(self, new: NewBuilder) -> list[Outgoing]:
         """Return all uncommitted records as batches. The caller calls :meth:`commit` when they are committed."""
-        records, states = self.outbox.take()
+        records, states = self.outbox.uncommitted()
         if not (records or states):
             self._groups, self._state_batches, self._places = [], 0, set()
             return []

@@ -210,7 +210,7 @@ class AsyncHandlerBench:
         own = {scene.progress_topic, scene.dead_letter_topic, self._state_topic}
         by_input = {found.input_topic: found for found in scene.settings.addresses}
         return [
-            SentRecord.of(record, by_input.get(record.topic))
+            SentRecord.from_record(record, by_input.get(record.topic))
             for record in logs.written
             if record.topic not in own
         ]
@@ -218,7 +218,10 @@ class AsyncHandlerBench:
     @property
     def dead_letters(self) -> list[DeadLetterRecord]:
         """Committed dead letters, in order."""
-        return [DeadLetterRecord.of(record) for record in self._scene.logs.of(self._scene.dead_letter_topic)]
+        return [
+            DeadLetterRecord.from_record(record)
+            for record in self._scene.logs.records(self._scene.dead_letter_topic)
+        ]
 
     @property
     def unfinished(self) -> list[Message]:

@@ -67,14 +67,14 @@ class MemoryLogs:
         self.written.append(record)
         return record
 
-    def of(self, topic: str) -> list[Any]:
+    def records(self, topic: str) -> list[Any]:
         """Return the records of a topic in the order of their writes."""
         return [record for record in self.written if record.topic == topic]
 
     def latest(self, topic: str) -> dict[bytes, Any]:
         """Return the last record of each key of a compacted topic, without deleted keys."""
         found: dict[bytes, Any] = {}
-        for record in self.of(topic):
+        for record in self.records(topic):
             if record.value is None:
                 found.pop(record.key, None)
             else:

@@ -37,7 +37,7 @@ class SentRecord:
         object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
 
     @classmethod
-    def of(cls, record: Any, address: AddressSettings | None) -> "SentRecord":
+    def from_record(cls, record: Any, address: AddressSettings | None) -> "SentRecord":
         """Return a record of the topic of this address, or of no address."""
         names = (ID_HEADER,) if address is None else address.id_headers or address.duplicate_id_headers
         last = dict(record.headers)
@@ -76,7 +76,7 @@ class DeadLetterRecord:
     headers: Sequence[tuple[str, bytes | None]] = field(compare=False)
 
     @classmethod
-    def of(cls, record: Any) -> "DeadLetterRecord":
+    def from_record(cls, record: Any) -> "DeadLetterRecord":
         """Return a record of the dead-letter topic."""
         headers = {name: value or b"" for name, value in record.headers}
         return cls(

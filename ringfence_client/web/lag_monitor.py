@@ -73,7 +73,7 @@ class LagMonitor:
     @property
     def open_letters(self) -> OpenRecords | None:
         """Open dead letters of the last look; None = none, or unknown."""
-        return self._letters.of(self._letter_topic, self._consumer.group)
+        return self._letters.open_records(self._letter_topic, self._consumer.group)
 
     @property
     def knows_letters(self) -> bool:

@@ -63,7 +63,7 @@ def render(
         faults.append(
             f"{waits} behind a dead letter: see why with `ringfence dlq list`, then redrive or drop it"
         )
-    figures = past.of("consumers", consumer.group, consumer.address.name)
+    figures = past.figures("consumers", consumer.group, consumer.address.name)
     charts = "".join(
         chart(title, past.span, {_LINES.get(key, key): figures.get(key, []) for key in keys}, shown)
         for title, keys, shown in _CHARTS

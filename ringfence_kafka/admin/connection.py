@@ -46,7 +46,7 @@ class Connection:
 
     async def ping(self) -> None:
         """Return after a broker answers."""
-        await internals.ask(self.admin, MetadataRequest([], allow_auto_topic_creation=False))
+        await internals.send_request(self.admin, MetadataRequest([], allow_auto_topic_creation=False))
 
     async def denied(self) -> BrokerUnavailableError | None:
         """Return the error of a broker that denies access now; None if no broker answers."""

@@ -73,7 +73,7 @@ class GroupAdmin:
         Raises:
             KafkaError: the coordinator cannot answer, for example while it loads. aiokafka's own query would return no offset then.
         """
-        return await self._committed.ask(TopicPartition(topic, partition))
+        return await self._committed.answer(TopicPartition(topic, partition))
 
     async def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
         """Commit offsets for the group, which must have no members.
@@ -160,7 +160,9 @@ class GroupAdmin:
         """
         prefix = f"{self._connection.kafka.client_id_of('')}-"
         try:
-            return await foreign_members.ask(self._connection.admin, group or self._group_id, is_ours, prefix)
+            return await foreign_members.find_foreign_members(
+                self._connection.admin, group or self._group_id, is_ours, prefix
+            )
         except NotImplementedError:
             return []
 

@@ -116,7 +116,7 @@ class OffsetReader:
                         node = self._known_leader(tp)
                         if which >= 0:  # a timestamp, which queries rarely share
                             return _offset(await self._request(node, which, [tp]), tp)
-                        return await self._together(node, which).ask(tp)
+                        return await self._together(node, which).answer(tp)
                     except KafkaError as error:
                         if not error.retriable:
                             raise

@@ -54,7 +54,7 @@ class TopicAdmin:
     async def describe(self, topics: Iterable[str]) -> Described:
         """Return descriptions of topics with their settings."""
         names = sorted(set(topics))
-        answers = zip(names, await asyncio.gather(*map(self._descriptions.ask, names)), strict=True)
+        answers = zip(names, await asyncio.gather(*map(self._descriptions.answer, names)), strict=True)
         found = {name: item for name, item in answers if item is not None}
         topics = {name: item for name, item in found.items() if isinstance(item, TopicDescription)}
         return Described(topics, frozenset(found.keys() - topics.keys()))
@@ -130,9 +130,9 @@ class TopicAdmin:
             TopicAuthorizationFailedError: this user may not see it.
             KafkaConnectionError: no broker answers.
         """
-        return await self._identities.ask(topic)
+        return await self._identities.answer(topic)
 
     async def _ask_identities(self, topics: Collection[str]) -> Identities:
         if self._questions is None:
             self._questions = IdentityQuestions(self._connection.admin)
-        return await self._questions.ask(topics)
+        return await self._questions.identify(topics)

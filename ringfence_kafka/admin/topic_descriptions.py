@@ -24,7 +24,7 @@ async def partition_counts(
     """Return partition counts, and the topics that this user may not see. Missing topics are in neither."""
     # Not admin.describe_topics(): with automatic creation, that request would create missing topics.
     request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
-    response = await internals.ask(admin, request)
+    response = await internals.send_request(admin, request)
     answers = response.to_object()["topics"]
     counts = {
         answer["topic"]: len(answer["partitions"])

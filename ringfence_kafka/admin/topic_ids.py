@@ -73,7 +73,7 @@ class IdentityQuestions:
         self._told: dict[str, str] = {}
         """Last trusted ID of each topic; :data:`_NONE` = the topic was deleted."""
 
-    async def ask(self, topics: Collection[str]) -> Identities:
+    async def identify(self, topics: Collection[str]) -> Identities:
         """Return each topic's identity, or the error: missing topic, no access, or no reliable answer. Creates no topic.
 
         Raises:

@@ -72,7 +72,7 @@ async def await_topic(client: Any, topic: str) -> Any:
     return await client._wait_on_metadata(topic)
 
 
-async def ask(admin: Any, request: Any, node: int | None = None) -> Any:
+async def send_request(admin: Any, request: Any, node: int | None = None) -> Any:
     """Send an admin client's request to one broker, by default any, and return the response."""
     return await admin._send_request(request, node)
 

@@ -112,7 +112,7 @@ class Membership:
         Raises:
             KafkaError: the broker cannot answer.
         """
-        return await self._asked.ask(generation)
+        return await self._asked.answer(generation)
 
     async def _ask(self, generations: Collection[int]) -> dict[int, bool | Exception]:
         return {

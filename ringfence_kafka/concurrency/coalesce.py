@@ -26,7 +26,7 @@ class RequestCoalescer(Generic[Q, A]):
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
 
-    async def ask(self, question: Q) -> A:
+    async def answer(self, question: Q) -> A:
         """Return an answer that is newer than this call.
 
         Raises:

@@ -80,7 +80,7 @@ class KafkaSettings(Section):
                 raise ValueError(
                     f"properties: it says {key} = {value!r}, and the table {data[key]!r}: remove one"
                 )
-        theirs = properties.read(file) if file else properties.NOTHING
+        theirs = properties.read_properties(file) if file else properties.NOTHING
         return {**theirs.keys, **given.keys, **data, "properties": {**theirs.passed, **given.passed}}
 
     @field_validator("bootstrap_servers")
@@ -173,7 +173,7 @@ class KafkaSettings(Section):
         return f"${self.ssl_key_password_env}" if self.ssl_key_password_env else self.command_config
 
     def _secrets(self) -> Mapping[str, str]:
-        return properties.read(self.command_config).secrets if self.command_config else {}
+        return properties.read_properties(self.command_config).secrets if self.command_config else {}
 
 
 def _access_faults(access: KafkaSettings, secrets: Mapping[str, str]) -> Iterator[str]:

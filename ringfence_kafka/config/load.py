@@ -72,16 +72,16 @@ def load(
     *,
     optional: bool = False,
 ) -> Settings:
-    """Read and validate the settings, as :func:`read` and :func:`validate`.
+    """Read and validate the settings, as :func:`read_document` and :func:`validate`.
 
     Raises:
         ConfigurationError: the text has the file, the key, the value and the remedy.
     """
-    document = read(path, environ, connection, optional=optional)
+    document = read_document(path, environ, connection, optional=optional)
     return validate(document.data, document.origin)
 
 
-def read(
+def read_document(
     path: Path,
     environ: Mapping[str, str] = os.environ,
     connection: Connection = Connection(),
@@ -217,7 +217,11 @@ def _connect(data: dict[str, Any], connection: Connection) -> dict[Location, str
     try:
         if file := connection.command_config:
             used["kafka", "command_config"] = f"--command-config {file}"
-            kept = {"properties"} if "bootstrap_servers" in properties.read(file).keys else _CONNECTION_KEPT
+            kept = (
+                {"properties"}
+                if "bootstrap_servers" in properties.read_properties(file).keys
+                else _CONNECTION_KEPT
+            )
             table = {key: value for key, value in table.items() if key in kept} | {"command_config": file}
         if connection.properties:
             given = properties.translate(connection.properties, "-X")

@@ -79,7 +79,7 @@ class _Origins:
         self._document = document
         self._lines = line_numbers(document.text)
 
-    def of(self, location: Location) -> str:
+    def origin(self, location: Location) -> str:
         """Return the origin of a key that is set; empty = it is not set."""
         for end in range(len(location), 1, -1):  # a variable may set a whole table, such as kafka.properties
             if override := self._document.overrides.get(location[:end]):
@@ -98,7 +98,7 @@ class _Origins:
         return Value(
             place(location, self._document.data),
             _shown(name, value),
-            self.of(location) or origin or DEFAULT,
+            self.origin(location) or origin or DEFAULT,
         )
 
 
@@ -152,12 +152,12 @@ def _kafka(
     for part in location:
         table = table.get(part, {}) if isinstance(table, dict) else table[part]
     named = {
-        properties.KEYS[name]: origins.of((*location, "properties", name))
+        properties.KEYS[name]: origins.origin((*location, "properties", name))
         for name in table.get("properties", ())
         if name in properties.KEYS
     }
     file = kafka.command_config
-    named = dict.fromkeys(properties.read(file).keys if file else (), file) | named
+    named = dict.fromkeys(properties.read_properties(file).keys if file else (), file) | named
     for field in KafkaSettings.model_fields:
         elsewhere = file if field == "properties" else named.get(field, "")
         yield from _value(origins, (*location, field), getattr(kafka, field), elsewhere)
@@ -175,10 +175,10 @@ def _address(
     for field in AddressSettings.model_fields:
         if field == "duplicates_topic" and not address.diverts:
             continue
-        origin = origins.of(("address_defaults", field))
+        origin = origins.origin(("address_defaults", field))
         for part, pattern in patterns:
             if field in pattern:
-                origin = f"{origins.of(('addresses', part, field))} ({pattern['name']})"
+                origin = f"{origins.origin(('addresses', part, field))} ({pattern['name']})"
         if field.endswith("_topic"):
             origin = DERIVED
         yield origins.value(("addresses", number, field), getattr(address, field), origin)

@@ -125,7 +125,7 @@ class Translated(NamedTuple):
 NOTHING: Final = Translated({}, {}, {})
 
 
-def read(file: str) -> Translated:
+def read_properties(file: str) -> Translated:
     """Read and translate a file of Java properties.
 
     Raises:

@@ -78,7 +78,7 @@ async def fetch(
     topics = defaultdict(list)
     for tp in tps:
         topics[tp.topic].append(tp.partition)
-    response = await internals.ask(admin, _Fetch(group, list(topics.items())), coordinator)
+    response = await internals.send_request(admin, _Fetch(group, list(topics.items())), coordinator)
     if code := getattr(response, "error_code", 0):
         raise for_code(code)(f"the offsets of {group}")
     answers: dict[TopicPartition, Committed | Exception | None] = dict.fromkeys(tps)
@@ -111,7 +111,7 @@ async def commit(admin: AIOKafkaAdminClient, group: str, offsets: Mapping[TopicP
         OffsetCommitRequest.DEFAULT_RETENTION_TIME,
         list(topics.items()),
     )
-    response = await internals.ask(admin, request, coordinator)
+    response = await internals.send_request(admin, request, coordinator)
     for topic, partitions in response.topics:
         for number, code in partitions:
             if code:

@@ -63,7 +63,7 @@ class OtherMember(NamedTuple):
     """Protocol; None = the broker does not report it."""
 
 
-async def ask(
+async def find_foreign_members(
     admin: AIOKafkaAdminClient, group: str, is_ours: IsOurs, own_prefix: str
 ) -> list[ForeignMember]:
     """Return the foreign members of a group, from its coordinator.
@@ -76,7 +76,7 @@ async def ask(
         NotImplementedError: the broker is older than 2.4.
     """
     coordinator = await admin.find_coordinator(group)
-    answer = await internals.ask(admin, DescribeMembers(group), coordinator)
+    answer = await internals.send_request(admin, DescribeMembers(group), coordinator)
     ((code, _, state, _, _, classic, _),) = answer.groups
     if code and code not in _NO_SUCH_GROUP:
         raise for_code(code)(f"the members of {group}")

@@ -111,7 +111,7 @@ async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
         KafkaError: the group's coordinator does not answer, or refuses.
     """
     coordinator = await admin.find_coordinator(group)
-    answer = await internals.ask(admin, DescribeMembers(group), coordinator)
+    answer = await internals.send_request(admin, DescribeMembers(group), coordinator)
     ((code, _, _, _, _, found, _),) = answer.groups
     if code:
         raise for_code(code)(f"the members of {group}")
@@ -155,7 +155,7 @@ async def forget_outdated(
             break
         await asyncio.sleep(ASK_AGAIN_S)
     coordinator = await admin.find_coordinator(group)
-    answer = await internals.ask(admin, LeaveByName(group, instance), coordinator)
+    answer = await internals.send_request(admin, LeaveByName(group, instance), coordinator)
     code = answer.error_code or answer.members[0][2]
     if code and for_code(code) is not UnknownMemberIdError:  # the session of that member has just ended
         raise for_code(code)(f"to take {instance} out of {group}")

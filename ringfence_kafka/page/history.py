@@ -156,7 +156,7 @@ class Charts:
     span: Span
     rows: Mapping[Subject, Mapping[str, Values]]
 
-    def of(self, *subject: str) -> Mapping[str, Values]:
+    def figures(self, *subject: str) -> Mapping[str, Values]:
         """Return the figures of a subject by name. Figures without a sample are absent."""
         return self.rows.get(subject, {})
 

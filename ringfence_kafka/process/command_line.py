@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 from click.core import ParameterSource
 
-from ringfence_kafka.config.load import Connection, Document, read, validate
+from ringfence_kafka.config.load import Connection, Document, read_document, validate
 from ringfence_kafka.config.section import require_consumer_group
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, said, unforeseen
@@ -131,7 +131,7 @@ def settings_of(config: Path, *, optional: bool = False) -> Settings:
 def document_of(config: Path, *, optional: bool = False) -> Document:
     """Return a file, overridden by the environment and the present command line, before validation."""
     given = click.get_current_context().meta.get(_CONNECTION, {})
-    return read(config, connection=Connection(**given), optional=optional)
+    return read_document(config, connection=Connection(**given), optional=optional)
 
 
 def validated(document: Document) -> Settings:

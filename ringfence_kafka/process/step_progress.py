@@ -24,7 +24,7 @@ _TENTHS_BELOW_S: Final = 10.0
 class Progress(Protocol):
     """Interface through which a command reports its steps."""
 
-    def begin(self, name: str) -> None:
+    def start_step(self, name: str) -> None:
         """End the previous step, and start this one."""
 
     def count(self, counts: str | Callable[[], str]) -> None:
@@ -66,7 +66,7 @@ class Steps:
         if self._write is not None:
             self._write(line)
 
-    def begin(self, name: str) -> None:
+    def start_step(self, name: str) -> None:
         """End the previous step, and start this one."""
         self.end()
         with self._lock:
@@ -78,7 +78,7 @@ class Steps:
         """Replace the counts of the current step: ``300,000 messages``, or a function that returns such a text."""
         self._counts = counts
 
-    def add(self, records: int) -> None:
+    def add_records(self, records: int) -> None:
         """Add to the records that the current step has read."""
         self.records += records
 
@@ -153,8 +153,8 @@ def steps(*, brief_s: float = 0.0, so_far: Callable[[], str] | None = None) -> I
 @contextlib.contextmanager
 def reading(what: str, *, brief_s: float = BRIEF_S) -> Iterator[Steps]:
     """Yield one step that reads logs, with the number of records, for commands that do little else."""
-    with steps(brief_s=brief_s) as found, observed(found.add):
-        found.begin(f"reading {what}")
+    with steps(brief_s=brief_s) as found, observed(found.add_records):
+        found.start_step(f"reading {what}")
         yield found
 
 

@@ -39,7 +39,7 @@ class TransactionV1:
     def _note_unanswered(self) -> None:
         self._unanswered = True
 
-    async def begin(self) -> None:
+    async def begin_transaction(self) -> None:
         """Begin the next transaction.
 
         Raises:

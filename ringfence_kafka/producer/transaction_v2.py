@@ -75,7 +75,7 @@ class TransactionV2:
         self._ended_at = -math.inf
         """Monotonic time at which the last transaction ended."""
 
-    async def begin(self) -> None:
+    async def begin_transaction(self) -> None:
         """Begin the next transaction. This needs no request, because the first write begins it."""
         self._added.clear()
         self._begun = False

@@ -175,7 +175,7 @@ class TransactionalProducer:
                 producer.
         """
         try:
-            await self._transactions.begin()
+            await self._transactions.begin_transaction()
             self._in_transaction = True
             await reach("before-send", self._lane)
             bases = await self._transactions.write(batches, offsets, group_id)
@@ -202,7 +202,7 @@ class TransactionalProducer:
             KafkaError: a request was refused; discard this producer.
         """
         try:
-            await self._transactions.begin()
+            await self._transactions.begin_transaction()
             self._in_transaction = True
             batches = []
             for topic, partition in places:

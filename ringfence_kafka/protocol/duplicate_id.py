@@ -112,7 +112,7 @@ class DuplicateIds:
     def __init__(self, forms: Forms, header_names: Sequence[str]) -> None:
         self.parts = parts_of(forms, header_names)
 
-    def read(self, headers: Headers, key: bytes | None, value: bytes | None) -> bytes | None:
+    def id_of(self, headers: Headers, key: bytes | None, value: bytes | None) -> bytes | None:
         """Return the ID of a message; None = a part is missing or empty. The form ``value`` uses the value's BLAKE2b-256 digest."""
         found = self._found(headers, key, value)
         if len(found) == 1:

@@ -20,7 +20,7 @@ class LaneLayout:
     """Number of lanes of the address."""
 
     @classmethod
-    def of(cls, lanes: int, partitions: int) -> Self:
+    def from_setting(cls, lanes: int, partitions: int) -> Self:
         """Return the layout for the setting ``lanes`` of an address; 0 = each partition is a lane."""
         return cls(partitions, lanes or partitions)
 

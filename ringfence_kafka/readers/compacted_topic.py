@@ -102,7 +102,7 @@ class CompactedTopic:
             raise StoppedError
         if partition not in self._asked:
             self._asked[partition] = RequestCoalescer(partial(self._answer, partition))
-        return await self._asked[partition].ask(key)
+        return await self._asked[partition].answer(key)
 
     def resize(self, partitions: int) -> None:
         """Record the present partition count of the topic."""
@@ -166,7 +166,7 @@ class CompactedTopic:
             return True
         reader, tp = await self._connected(), TopicPartition(self._topic, partition)
         try:
-            reader.begin(tp, begin)
+            reader.fetch_from(tp, begin)
             known.next = begin
             moved_at = time.monotonic()
             while known.next < end:
@@ -176,7 +176,7 @@ class CompactedTopic:
                         return False
                     witness = None
                 # Records at or above the end belong to the next lookup: they are newer than the time in the answer.
-                known.take([record for record in records if record.offset < end])
+                known.apply_records([record for record in records if record.offset < end])
                 if reached > known.next:
                     moved_at, known.next = time.monotonic(), min(reached, end)
                 else:
@@ -219,7 +219,7 @@ class _Known:
         self.values: dict[bytes, bytes] = {}
         self.bytes = 0
 
-    def take(self, records: list[Any]) -> None:
+    def apply_records(self, records: list[Any]) -> None:
         """Add the next records. The first may be the last one again."""
         for record in records:
             self._drop(record.key)
@@ -254,7 +254,7 @@ class _Reader:
             consumer.seek(tp, 0)  # otherwise aiokafka looks for a position itself
         return cls(consumer)
 
-    def begin(self, tp: TopicPartition, offset: int) -> None:
+    def fetch_from(self, tp: TopicPartition, offset: int) -> None:
         """Fetch this partition from an offset."""
         self._consumer.seek(tp, offset)
         self._consumer.resume(tp)

@@ -48,7 +48,7 @@ class ChunkKeys:
         """Return the keys, the oldest first."""
         return list(self._keys)
 
-    def add(self, key: bytes) -> None:
+    def append(self, key: bytes) -> None:
         """Add the newest key."""
         self._keys.append(key)
 

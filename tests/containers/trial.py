@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from confluent_kafka import Producer
 
 from app.check.judge import judge
-from app.check.topic_reader import read
+from app.check.topic_reader import read_topic
 from tests.containers import traffic
 from tests.containers.engine import Engine
 from tests.containers.images import RECONCILE
@@ -96,8 +96,8 @@ def judge_outputs(stack: Stack) -> None:
     """Compare inputs with outputs, record by record, by a program that shares nothing with what it judges."""
     everything = [*traffic.first(), *traffic.second()]
     with step("accepted messages") as done:
-        accepted = read(BOOTSTRAP, "orders.accepted")
-        [found] = judge({"orders": read(BOOTSTRAP, "orders")}, {"orders": accepted})
+        accepted = read_topic(BOOTSTRAP, "orders.accepted")
+        [found] = judge({"orders": read_topic(BOOTSTRAP, "orders")}, {"orders": accepted})
         expect(found.exact, f"not exact: {found}")
         numbers = (found.sent, found.distinct, found.accepted)
         wanted = (len(everything), 2 * traffic.DISTINCT, 2 * traffic.DISTINCT)
@@ -110,10 +110,12 @@ def judge_outputs(stack: Stack) -> None:
     with step("bridge") as done:
         values = Counter(item.value for item in accepted)
         wait_for(
-            lambda: len(read(BOOTSTRAP, "archive.accepted")) >= len(accepted),
-            lambda: f"archive.accepted has {len(read(BOOTSTRAP, 'archive.accepted'))} of {len(accepted)}",
+            lambda: len(read_topic(BOOTSTRAP, "archive.accepted")) >= len(accepted),
+            lambda: (
+                f"archive.accepted has {len(read_topic(BOOTSTRAP, 'archive.accepted'))} of {len(accepted)}"
+            ),
         )
-        bridged = Counter(item.value for item in read(BOOTSTRAP, "archive.accepted"))
+        bridged = Counter(item.value for item in read_topic(BOOTSTRAP, "archive.accepted"))
         expect(
             bridged == values, f"archive.accepted differs: {bridged - values} more, {values - bridged} less"
         )
@@ -179,7 +181,7 @@ def _up() -> set[str]:
 
 def _await_accepted(count: int) -> None:
     def accepted() -> int:
-        return len(read(BOOTSTRAP, "orders.accepted"))
+        return len(read_topic(BOOTSTRAP, "orders.accepted"))
 
     wait_for(lambda: accepted() >= count, lambda: f"{accepted()} of {count} messages are accepted")
 
@@ -221,7 +223,7 @@ def _dashboard() -> str:
 
 def _plant() -> None:
     """Write an accepted message a second time, as only a broken worker would."""
-    record = read(BOOTSTRAP, "orders.accepted")[0]
+    record = read_topic(BOOTSTRAP, "orders.accepted")[0]
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "acks": "all"})
     producer.produce(
         "orders.accepted", record.value, record.key, record.partition,

@@ -120,4 +120,4 @@ def _is_told(text: str, lanes: Bench, other: Settings) -> bool:
 
 
 def _surveyed(settings: Settings) -> Survey:
-    return Survey.ask(settings, Admin(settings.kafka, settings.app.id))
+    return Survey.read(settings, Admin(settings.kafka, settings.app.id))

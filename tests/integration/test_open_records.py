@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.commands.status.open_records import read
+from app.commands.status.open_records import read_open_records
 from app.embedded.broker import EmbeddedBroker
 from app.worker.repair_watch import RepairWatch
 from reconcile.run.outcome.committed_result import commit
@@ -223,5 +223,5 @@ async def test_each_look_reads_on(scene: Scene, monkeypatch: pytest.MonkeyPatch)
         assert (late.records, list(late.faults)) == ({}, [topic])
         kafka.recreate_topic(scene.bootstrap, topic)
         assert await look(counts) is None
-        told = await read(settings, cluster, counts, None)
+        told = await read_open_records(settings, cluster, counts, None)
         assert told.records == {}

@@ -57,7 +57,7 @@ def test_what_arrives(
         {"value": None},
     ]
 
-    assert send.run(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
+    assert send.send_lines(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
     got = kafka.read_all(bootstrap, address, PARTITIONS)
     of_group = [item for item in got if item.key == b"g"]
     assert [(item.value, item.headers) for item in of_group] == [
@@ -77,7 +77,7 @@ def test_transactions(
     parts = [{"group": "a", "value": "debit"}, {"group": "b", "id": "p", "value": "credit"}]
     lines: list[Any] = [{"id": "1", "group": "g", "parts": parts}, {"parts": parts}, {"parts": parts}]
 
-    assert send.run(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
+    assert send.send_lines(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
     got = kafka.read_all(bootstrap, address, PARTITIONS)
     keyed = next(item for item in got if item.key == b"g")
     assert keyed.headers == [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"1")]
@@ -94,7 +94,7 @@ def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> No
     good = [{"id": str(index), "group": "g", "value": None} for index in range(3)]
 
     with pytest.raises(InputError) as caught:
-        send.run(_settings(bootstrap, address), address, _file(tmp_path, [*good, {"id": 7}, *good]))
+        send.send_lines(_settings(bootstrap, address), address, _file(tmp_path, [*good, {"id": 7}, *good]))
     assert "lines.jsonl line 4: id = 7 is not a string" in str(caught.value)
     assert "3 messages sent before it ended: send everything again" in str(caught.value)
     assert caught.value.exit_code == 2
@@ -108,7 +108,7 @@ def test_a_bad_line_where_nothing_is_dropped(bootstrap: str, address: str, tmp_p
     )
 
     with pytest.raises(InputError, match="passes once more, as this address drops no duplicates"):
-        send.run(observing, address, _file(tmp_path, [{"id": "1", "value": "x"}, {"id": 7}]))
+        send.send_lines(observing, address, _file(tmp_path, [{"id": "1", "value": "x"}, {"id": 7}]))
 
 
 def test_byte_order_marks(bootstrap: str, address: str, tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_byte_order_marks(bootstrap: str, address: str, tmp_path: Path) -> None:
     marked.write_text(line, "utf-8-sig")
     other.write_text(line, "utf-16")
 
-    assert send.run(_settings(bootstrap, address), address, marked) == 0
+    assert send.send_lines(_settings(bootstrap, address), address, marked) == 0
     with pytest.raises(InputError, match=r"other.jsonl: .* of UTF-16 or UTF-32: save it as UTF-8"):
-        send.run(_settings(bootstrap, address), address, other)
+        send.send_lines(_settings(bootstrap, address), address, other)
     assert [item.id for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
 
 
@@ -129,7 +129,7 @@ def test_a_bad_line_after_one_without_an_id(bootstrap: str, address: str, tmp_pa
     lines: list[Any] = [{"id": "1", "value": "x"}, {"value": "no ID"}, "{"]
 
     with pytest.raises(InputError, match=r"2 messages .* 1 of them without an ID: .* would repeat"):
-        send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
+        send.send_lines(_settings(bootstrap, address), address, _file(tmp_path, lines))
 
 
 def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
     lines = [{"id": "1", "group": "g", "value": ""}, {"id": "2", "group": "g", "value": "x" * 2_000_000}]
 
     with pytest.raises(InputError, match=r"line 2: larger than the broker takes.*\n1 message sent"):
-        send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
+        send.send_lines(_settings(bootstrap, address), address, _file(tmp_path, lines))
     assert [item.id for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
 
 
@@ -147,7 +147,10 @@ def test_a_limit_that_this_user_may_not_see(
     """The broker decides about large lines."""
     monkeypatch.setattr(send, "topic_bytes_max", lambda *_: None)
 
-    assert send.run(_settings(bootstrap, address), address, _file(tmp_path, [{"value": "x" * 100_000}])) == 0
+    assert (
+        send.send_lines(_settings(bootstrap, address), address, _file(tmp_path, [{"value": "x" * 100_000}]))
+        == 0
+    )
 
 
 @pytest.mark.parametrize("at", [1, 60])
@@ -163,7 +166,7 @@ def test_order_behind_a_refused_line(bootstrap: str, tmp_path: Path, at: int) ->
     lines[at - 1]["value"] = "x" * 50_000
 
     with pytest.raises(InputError) as caught:
-        send.run(_settings(bootstrap, topic), topic, _file(tmp_path, lines))
+        send.send_lines(_settings(bootstrap, topic), topic, _file(tmp_path, lines))
     said = str(caught.value)
     got = [int((item.value or b"")[:4]) for item in kafka.read_all(bootstrap, topic, 2)]
     assert f"line {at}: larger than the broker takes" in said
@@ -175,7 +178,7 @@ def test_order_behind_a_refused_line(bootstrap: str, tmp_path: Path, at: int) ->
 
     lines[at - 1]["value"] = f"{at:04d}"
     rest = [line for number, line in enumerate(lines, 1) if number not in got]
-    assert send.run(_settings(bootstrap, topic), topic, _file(tmp_path, rest)) == 0
+    assert send.send_lines(_settings(bootstrap, topic), topic, _file(tmp_path, rest)) == 0
     for parity, group in enumerate(groups):
         found = [
             int((item.value or b"")[:4])
@@ -202,7 +205,7 @@ def test_a_topic_of_small_messages(bootstrap: str, tmp_path: Path) -> None:
     kafka.create_topics(bootstrap, {topic: (1, {"max.message.bytes": "20000"})})
     lines = [{"id": str(index), "group": "g", "value": "x" * 1_000} for index in range(200)]
 
-    assert send.run(_settings(bootstrap, topic), topic, _file(tmp_path, lines)) == 0
+    assert send.send_lines(_settings(bootstrap, topic), topic, _file(tmp_path, lines)) == 0
     assert len(kafka.read_all(bootstrap, topic, 1)) == 200
 
 
@@ -211,7 +214,7 @@ def test_standard_input(bootstrap: str, address: str, monkeypatch: pytest.Monkey
         monkeypatch.setattr(
             sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"id": "x", "value": ""}\n{"id": "y", "value": ""}'))
         )
-        assert send.run(_settings(bootstrap, address), address, file) == 0
+        assert send.send_lines(_settings(bootstrap, address), address, file) == 0
 
     assert len(kafka.read_all(bootstrap, address, PARTITIONS)) == 4
 
@@ -228,7 +231,7 @@ def test_many(
     count = 5 * sender.LINES_MAX
     lines = [{"id": str(index), "group": "g", "value": str(index)} for index in range(count)]
 
-    send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
+    send.send_lines(_settings(bootstrap, address), address, _file(tmp_path, lines))
     assert [item.value for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [
         b"%d" % index for index in range(count)
     ]
@@ -238,7 +241,7 @@ def test_many(
 def test_no_topic(bootstrap: str, tmp_path: Path) -> None:
     """The error for a missing topic names it and the remedy, and the topic is not made by asking."""
     with pytest.raises(TopicError, match="'nowhere' does not exist: run 'ringfence topics create'"):
-        send.run(_settings(bootstrap, "nowhere"), "nowhere", _file(tmp_path, [{}]))
+        send.send_lines(_settings(bootstrap, "nowhere"), "nowhere", _file(tmp_path, [{}]))
 
 
 @pytest.mark.long
@@ -258,7 +261,7 @@ def test_the_broker_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(sender.Sender, "send", send_then_freeze)
         lines = [{"id": name, "value": name} for name in "123"]
         with pytest.raises(BrokerUnavailableError, match=r"line 2: no broker .*\n1 message sent .* again"):
-            send.run(_settings(own.bootstrap_servers, "orders"), "orders", _file(tmp_path, lines))
+            send.send_lines(_settings(own.bootstrap_servers, "orders"), "orders", _file(tmp_path, lines))
         own.kill()
 
 

@@ -13,7 +13,7 @@ from app.bridge.quarantines import QuarantineMetrics
 from app.bridge.web import BridgeMetrics
 from app.commands.status.findings import findings
 from app.commands.status.model import Consumers, Finding, Status
-from app.commands.status.read import read
+from app.commands.status.read import read_status
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.http.server import ProcessMetrics
 from tests.support import kafka
@@ -180,7 +180,7 @@ def test_nobody_runs(scene: Scene) -> None:
 
 
 async def _status(bench: Bench) -> tuple[Status, Consumers, list[Finding]]:
-    status = await read(bench.settings)
+    status = await read_status(bench.settings)
     (consumers,) = status.consumers
     return status, consumers, [finding for finding in findings(status) if bench.group in finding.where]
 

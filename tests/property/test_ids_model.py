@@ -110,13 +110,15 @@ def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int
     end, count, named, chunk = ids.gather(records, 0, 10**6, -1)
     index.add(Checked([], [], first, texts, [0] * len(texts)), first + len(texts) - capacity)
     assert (end, count, named) == (len(texts), len(texts), capacity)
-    assert chunk == Chunk.of(capacity, values).encoded
+    assert chunk == Chunk.from_values(capacity, values).encoded
     _same(ids, index, texts)
 
     again = CORE.Ids(capacity, first)
     half = len(values) // 2
-    assert again.load(Chunk.of(capacity, values[: half + 1]).encoded)
-    assert again.load(Chunk.of(capacity, values[half:]).encoded)  # one of them for the second time
+    assert again.load(Chunk.from_values(capacity, values[: half + 1]).encoded)
+    assert again.load(
+        Chunk.from_values(capacity, values[half:]).encoded
+    )  # one from_values them for the second time
     head = first + len(texts)
     assert again.settle(max(first, head - capacity), head)
     _same(again, index, texts)
@@ -150,10 +152,10 @@ def test_what_is_there_already_is_passed_over() -> None:
         [(ring_key(9, index), ring_value(index, b"%d" % index, Origin(0, 0, 0))) for index in range(6)]
     )
     ids = CORE.Ids(9, 0)
-    assert ids.load(Chunk.of(9, _values(0, [b"0", b"1", b"2"])).encoded)
+    assert ids.load(Chunk.from_values(9, _values(0, [b"0", b"1", b"2"])).encoded)
     assert ids.gather(records, 0, 2, ids.last)[:3] == (2, 0, 0)
     rest = [ring_value(index, b"%d" % index, Origin(0, 0, 0)) for index in range(3, 6)]
-    assert ids.gather(records, 2, 100, ids.last) == (6, 3, 9, Chunk.of(9, rest).encoded)
+    assert ids.gather(records, 2, 100, ids.last) == (6, 3, 9, Chunk.from_values(9, rest).encoded)
     assert ids.settle(0, 6)
 
 
@@ -179,7 +181,7 @@ def test_whole(sequences: range | list[int], low: int, head: int, whole: bool) -
 
 
 def test_a_damaged_chunk_is_told() -> None:
-    chunk = Chunk.of(9, _values(0, [b"a", b"b"])).encoded
+    chunk = Chunk.from_values(9, _values(0, [b"a", b"b"])).encoded
     for cut in range(1, len(chunk)):
-        if cut != len(Chunk.of(9, _values(0, [b"a"])).encoded):
+        if cut != len(Chunk.from_values(9, _values(0, [b"a"])).encoded):
             assert not CORE.Ids(9, 0).load(chunk[:cut])

@@ -78,5 +78,5 @@ def test_any_broker(broker: bytes) -> None:
         source, output = Path(folder) / "broker.xml", Path(folder) / "ringfence.toml"
         source.write_bytes(broker)
 
-        assert create.run((), None, source, output) == 0
+        assert create.create_file((), None, source, output) == 0
         load(output, {})

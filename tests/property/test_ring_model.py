@@ -218,7 +218,9 @@ class Lane(RuleBasedStateMachine):
         if batch.several or not (self.resident and self.options.persistent and len(batch.units) % 2):
             return change
         # As the core has them: under one key in RocksDB.
-        return change._replace(slots=Chunk.of(change.meta.capacity, [value for _, value in change.slots]))
+        return change._replace(
+            slots=Chunk.from_values(change.meta.capacity, [value for _, value in change.slots])
+        )
 
     def commit(self, change: Change, batch: Batch) -> int:
         """Commit it; the model follows here."""

@@ -64,7 +64,7 @@ def test_each_anomaly_is_on_one_page(
 
     def read(_: object, number: int, anomaly: str, most: int, *__: object) -> list[Shown]:
         write(chance.sample(rows, len(rows)))  # a file may be read before another, each time
-        return show_all.read(spark, files, number, anomaly, most)
+        return show_all.read_anomalies(spark, files, number, anomaly, most)
 
     write(chance.sample(rows, len(rows)))
     stored = spark.read.parquet(files.at(results_folder(1), "anomalies"))
@@ -78,7 +78,7 @@ def test_each_anomaly_is_on_one_page(
     wanted = partial(show.Wanted, as_json=True, limit=PAGE)
     shown = []
     for page in range(1, -(-len(rows) // PAGE) + 1):
-        assert show.run(settings, wanted(page=page)) == 0
+        assert show.print_anomalies(settings, wanted(page=page)) == 0
         shown += json.loads(capsys.readouterr().out)["anomalies"]
 
     assert [item["id"].encode() for item in shown] == [row["id"] for row in rows]

@@ -455,7 +455,7 @@ def test_nothing_there(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[s
     for impossible in ("a b", ".", ""):
         with pytest.raises(MissingTopicError, match="does not exist"):
             job.asked(lab.request(impossible))
-    code = job.run(dataclasses.replace(lab.request(topic), out=str(tmp_path)))
+    code = job.run_audit(dataclasses.replace(lab.request(topic), out=str(tmp_path)))
     said = capsys.readouterr().out
 
     assert (missing.value.exit_code, code) == (2, 0)
@@ -468,11 +468,11 @@ def test_folders_that_refuse(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFix
     """An audit reports a folder that takes no file before it counts, and a later failure costs no number."""
     full, empty = lab.topic("refused", 1, [At(0, Sent(b"1"))]), lab.topic("refused-void", 1)
     with pytest.raises(PrerequisiteError, match=r"/proc/.* cannot be used"):
-        job.run(dataclasses.replace(lab.request(full), out="/proc"))
+        job.run_audit(dataclasses.replace(lab.request(full), out="/proc"))
     counted = capsys.readouterr().out
     (tmp_path / "audit.json" / "in the way").mkdir(parents=True)
     with pytest.raises(PrerequisiteError, match=r"audit\.json cannot be used"):
-        job.run(dataclasses.replace(lab.request(empty), out=str(tmp_path)))
+        job.run_audit(dataclasses.replace(lab.request(empty), out=str(tmp_path)))
     # Where Hadoop writes, what Java says ends up in one line too.
     hadoop = opened(lab.spark, f"file://{tmp_path}")
     (tmp_path / "audit.json.part").mkdir()

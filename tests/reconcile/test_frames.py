@@ -116,7 +116,7 @@ def test_emptied_since_the_last_run(emptied: Emptied, recreated: bool, expected:
     cut = _cut("a")
     assert cut.forward is not None
     cut.forward.recreated = recreated
-    rings = Rings.of(0, 1)
+    rings = Rings.from_settings(0, 1)
 
     assert journal.since(cut, rings, 0, emptied, 5) == expected
     assert not journal.since(cut, rings, 1, emptied, 5)

@@ -39,7 +39,7 @@ def found(spark: SparkSession) -> list[tuple[Forms, list[bytes | None], list[byt
         (
             item,
             [None if row[f"c{number}"] is None else bytes(row[f"c{number}"]) for row in collected],
-            [readers[number].read(several or [], b"k", value) for several, value in records],
+            [readers[number].id_of(several or [], b"k", value) for several, value in records],
         )
         for number, item in enumerate(forms)
     ]

@@ -25,7 +25,7 @@ def test_anomalies_that_cannot_be_read(spark: SparkSession, tmp_path: Path, dama
         files.write_text(f"{results_folder(1)}/anomalies/part.parquet", "no Parquet")
 
     with pytest.raises(RingfenceError) as raised:
-        show_all.read(spark, files, 1, "", 200)
+        show_all.read_anomalies(spark, files, 1, "", 200)
     assert f"if {tmp_path}/results/000001/anomalies is damaged restore it from a backup" in str(raised.value)
 
 

@@ -28,7 +28,7 @@ class LaneIdentity:
     """Whether another address writes its input."""
 
     @classmethod
-    def of(cls, settings: Settings, address: AddressSettings, number: int) -> Self:
+    def of_lane(cls, settings: Settings, address: AddressSettings, number: int) -> Self:
         """Return the identity of a lane."""
         app_id = settings.app.id
         return cls(
@@ -44,6 +44,6 @@ class LaneIdentity:
 
     def inputs(self, partitions: int) -> list[Partition]:
         """Return the inputs of the lane; the forward topic is last. ``partitions``: partition count of the input topic."""
-        layout = LaneLayout.of(self.address.lanes, partitions)
+        layout = LaneLayout.from_setting(self.address.lanes, partitions)
         own = [(self.address.input_topic, partition) for partition in layout.partitions_of(self.number)]
         return [*own, (self.forward_topic, self.number)] if self.address.forwards else own

@@ -58,4 +58,4 @@ def bridge(settings: Settings, names: tuple[str, ...], web_port: int | None, dra
     """
     from app.bridge import run as bridge_module
 
-    return bridge_module.run(settings, names, web_port, drain=drain)
+    return bridge_module.run_bridges(settings, names, web_port, drain=drain)

@@ -92,7 +92,7 @@ class Shown:
     """A line for each member of its group that is not a bridge."""
 
 
-async def read(wanted: Iterable[Plan]) -> list[Shown]:
+async def read_progress(wanted: Iterable[Plan]) -> list[Shown]:
     """Read the progress from the source clusters."""
     return list(await asyncio.gather(*map(_one, wanted)))
 

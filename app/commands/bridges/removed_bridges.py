@@ -61,7 +61,7 @@ class Left:
         )
 
 
-async def read(settings: Settings) -> tuple[list[Left], list[str]]:
+async def find_removed(settings: Settings) -> tuple[list[Left], list[str]]:
     """Return removed bridges, and a problem for each cluster that does not answer."""
     known = plans(settings) if settings.bridges or settings.cluster_connections else []
     clusters = (settings.kafka, *(plan.source for plan in known))

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from agents.bridge.plan import plans
 from app.commands.bridges import removed_bridges
-from app.commands.bridges.progress import Row, Shown, read
+from app.commands.bridges.progress import Row, Shown, read_progress
 from conf import terminal
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
@@ -34,8 +34,8 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
         BrokerUnavailableError: No source answers.
     """
     with reading("offsets of bridges"):
-        found = asyncio.run(read(plans(settings, names)))
-        left, unreadable = ([], []) if names else asyncio.run(removed_bridges.read(settings))
+        found = asyncio.run(read_progress(plans(settings, names)))
+        left, unreadable = ([], []) if names else asyncio.run(removed_bridges.find_removed(settings))
     for name in unreadable:
         click.echo(f"note: {printable(name)}", err=True)
     if all(shown.fault for shown in found):

@@ -69,7 +69,7 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
             "done. Start a consumer of the group to handle them, or run this again with --discard-redriven"
         )
     with reading("what is unfinished"):
-        unfinished = asyncio.run(group_inventory.read(settings, group))
+        unfinished = asyncio.run(group_inventory.read_inventory(settings, group))
     admin = AdminClient(confluent_options(settings.kafka))
     states = _state_topics(admin, settings, group)
     of_states = f", the states that its handlers keep ({', '.join(states)})" if states else ""
@@ -105,7 +105,10 @@ async def _kept(settings: Settings, group: str) -> KeptProgress:
                 "ends"
             )
         count = (await cluster.topics.partition_counts([topic])).get(topic, 0)
-        found = [await progress_topic.read(settings.kafka, cluster, topic, number) for number in range(count)]
+        found = [
+            await progress_topic.read_latest(settings.kafka, cluster, topic, number)
+            for number in range(count)
+        ]
     kept = KeptProgress([], {})
     for number, records in enumerate(found):
         for key in sorted(records):

@@ -44,10 +44,10 @@ class Inventory:
         )
 
 
-async def read(settings: Settings, group: str) -> Inventory:
+async def read_inventory(settings: Settings, group: str) -> Inventory:
     """Count unfinished messages. Topics that cannot be read are listed instead."""
     try:
-        rows = (await leases.read(settings, group=group, partial=True)).rows
+        rows = (await leases.read_leases(settings, group=group, partial=True)).rows
     except (KafkaError, RingfenceError, OSError, TimeoutError):
         return Inventory(unread=[wire_names.progress_topic(settings.app.id)])
     letters: list[bytes | None] = []

@@ -94,7 +94,7 @@ class Found(NamedTuple):
     """Topic and partition → settled records of dead-letter and quarantine topics."""
 
 
-async def read(
+async def read_leases(
     settings: Settings, topic: str | None = None, group: str | None = None, *, partial: bool = False
 ) -> Found:
     """Read the leases of one accepted topic or all, and of one consumer group or all.
@@ -190,7 +190,7 @@ async def _stored(
     settings: Settings, cluster: Cluster, topic: str, partitions: int
 ) -> tuple[dict[Place, _Stored], list[str]]:
     """Return all leases, and problems with records whose key cannot be read."""
-    read = [progress_topic.read(settings.kafka, cluster, topic, index) for index in range(partitions)]
+    read = [progress_topic.read_latest(settings.kafka, cluster, topic, index) for index in range(partitions)]
     found, faults = {}, []
     pairs = [(records, record) for records in await asyncio.gather(*read) for record in records.values()]
     for beside, record in pairs:

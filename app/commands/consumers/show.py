@@ -10,7 +10,7 @@ import click
 from aiokafka.errors import TopicAuthorizationFailedError
 from rich.table import Table
 
-from app.commands.consumers.leases import NONE, UNREADABLE, Found, LeaseRow, read
+from app.commands.consumers.leases import NONE, UNREADABLE, Found, LeaseRow, read_leases
 from conf import terminal
 from ringfence_client.progress.progress_record import RELEASED
 from ringfence_kafka.config.settings import Settings
@@ -35,7 +35,7 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
     topic = None if address is None else settings.configured(address).accepted_topic
     try:
         with reading(wire_names.progress_topic(settings.app.id)):
-            found = asyncio.run(read(settings, topic, group))
+            found = asyncio.run(read_leases(settings, topic, group))
     except TopicAuthorizationFailedError as error:
         raise PrerequisiteError(
             f"topic {error.args[0]}: this user may not see it: allow Describe on it, and Read on "

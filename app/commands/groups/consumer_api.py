@@ -14,7 +14,7 @@ ANSWER_LIMIT_S: Final = 30.0
 """Time for a lease holder to write the change, in seconds."""
 
 
-async def ask(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
+async def send_order(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
     """Return the holder's answer, or why there is none. Its address may belong to another program."""
     if not web:
         return "has no web server"

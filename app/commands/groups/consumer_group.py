@@ -224,7 +224,7 @@ class ConsumerGroup:
             "partition": number,
             "group": name.hex(),
         }
-        return await consumer_api.ask(self._settings.app, web, f"groups/{verb}", body)
+        return await consumer_api.send_order(self._settings.app, web, f"groups/{verb}", body)
 
 
 def _has_gone(order: Order, asked: Meant, now: show.PartitionPosition, row: show.GroupRow | None) -> bool:

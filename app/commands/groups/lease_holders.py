@@ -103,7 +103,7 @@ class LeaseHolders:
         cluster = self._clusters[group]
         refusal = "has no web server"
         if known is not None and known.web and not known.released:
-            answer = await consumer_api.ask(
+            answer = await consumer_api.send_order(
                 self._settings.app,
                 known.web,
                 f"letters/{verb}",

@@ -39,7 +39,7 @@ def show(settings: Settings, address: str, as_json: bool) -> int:
     """
     topic = settings.configured(address).accepted_topic
     with reading(wire_names.progress_topic(settings.app.id)):
-        found = asyncio.run(leases.read(settings, topic, partial=True))
+        found = asyncio.run(leases.read_leases(settings, topic, partial=True))
     rows = [_row(found, name) for name in sorted({row.consumer_group for row in found.rows})]
     if as_json:
         click.echo(json.dumps({"address": address, "consumer_groups": list(map(asdict, rows))}, indent=2))

@@ -185,7 +185,7 @@ async def _partition(
     rows = await unfinished(settings, topic, partition, now)
     held = None if known is None or known.released or idle else known.holder
     web = known.web if known is not None else ""
-    live = await ask(settings, web) if held and web else None
+    live = await fetch_groups(settings, web) if held and web else None
     silent = live if isinstance(live, ProbeError) else None
     answered = isinstance(live, list)
     for waits in rows.values():
@@ -291,7 +291,7 @@ async def unfinished(
     return rows
 
 
-async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | ProbeError | None:
+async def fetch_groups(settings: Settings, web: str) -> list[dict[str, Any]] | ProbeError | None:
     """Return the holder's list, or the reason why it was not readable; None = no answer."""
     async with session(settings.app, ASK_LIMIT_S) as asking:
         answer = await probe_errors.get(asking, settings.app, f"{web}/groups")

@@ -80,7 +80,7 @@ def connectors(element: Element) -> list[str]:
     ]
 
 
-def read(path: Path) -> BrokerFile:
+def read_broker_xml(path: Path) -> BrokerFile:
     """Read a file.
 
     Raises:

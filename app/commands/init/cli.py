@@ -38,4 +38,4 @@ def init(topics: tuple[str, ...], bootstrap_servers: str | None, source: Path | 
         raise click.UsageError("name a topic, or a file with --from")
     from app.commands.init import create
 
-    return create.run(topics, bootstrap_servers, source, output)
+    return create.create_file(topics, bootstrap_servers, source, output)

@@ -11,7 +11,7 @@ import conf
 from app.commands.init import broker_xml
 from app.commands.init.address_settings import AddressSettings
 from app.commands.init.connections import Connections
-from app.commands.init.draft import Table, section, settle, text_of
+from app.commands.init.draft import Table, check_tables, section, text_of
 from app.commands.init.remarks import Remarks
 from ringfence_kafka.config import schema
 from ringfence_kafka.errors import ConfigurationError
@@ -37,13 +37,15 @@ _READ: Final = frozenset(
 """Imported elements of a broker's file."""
 
 
-def run(topics: Sequence[str], bootstrap_servers: str | None, source: Path | None, output: Path) -> int:
+def create_file(
+    topics: Sequence[str], bootstrap_servers: str | None, source: Path | None, output: Path
+) -> int:
     """Write the file, or print it."""
     kafka = {"bootstrap_servers": bootstrap_servers} if bootstrap_servers else {}
     remarks = Remarks()
     tables = _imported(source, topics, remarks) if source else _new(topics)
     tables = [section("[kafka]", kafka), section("[app]", {}), *tables]
-    settle(tables, sure=3 if source else len(tables))
+    check_tables(tables, sure=3 if source else len(tables))
     for table in tables:
         if table.fault:
             remarks.add(
@@ -68,7 +70,7 @@ def _new(topics: Sequence[str]) -> list[Table]:
 
 
 def _imported(source: Path, topics: Sequence[str], remarks: Remarks) -> list[Table]:
-    broker = broker_xml.read(source)
+    broker = broker_xml.read_broker_xml(source)
     addresses = AddressSettings(broker, remarks)
     connections = Connections(broker, addresses, remarks)
     tables = [

@@ -91,7 +91,7 @@ def text_of(tables: Sequence[Table]) -> str:
     return "\n".join("\n".join(table.lines()) + "\n" for table in tables)
 
 
-def settle(tables: Sequence[Table], sure: int) -> None:
+def check_tables(tables: Sequence[Table], sure: int) -> None:
     """Set ``fault`` of each table that does not pass validation with the tables before it.
 
     Raises:

@@ -212,7 +212,7 @@ class SizeCheck:
         self._bridged = bridged
         self._reader = IdReader(address)
         self._units = Units(address, others)
-        self._layout = LaneLayout.of(address.lanes, target.partitions)
+        self._layout = LaneLayout.from_setting(address.lanes, target.partitions)
         self._home = HomeLanes(self._layout, address.partitioner)
 
     def refusal(self, published: Published) -> str:

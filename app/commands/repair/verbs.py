@@ -246,8 +246,8 @@ async def _rows(topic: OpenTopic, wanted: Wanted, *, whole: bool = False) -> lis
 
 async def _work(topic: OpenTopic, wanted: Wanted, act: Act, step: str, result: Result) -> None:
     done = "done" if act.writes else "would be done"
-    with steps() as progress, observed(progress.add):
-        progress.begin(f"{step} of {topic.log.topic}")
+    with steps() as progress, observed(progress.add_records):
+        progress.start_step(f"{step} of {topic.log.topic}")
         progress.count(
             lambda: (
                 f"{counted(progress.records, 'record')} read, {result.done:,} {done}, {len(result.left):,} left"

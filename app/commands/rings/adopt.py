@@ -44,7 +44,7 @@ def adopt(settings: Settings, name: str, *, yes: bool = False) -> int:
     """
     address = settings.configured(name)
     try:
-        with steps() as progress, observed(progress.add):
+        with steps() as progress, observed(progress.add_records):
             asyncio.run(_adopt(settings, address, progress, yes=yes))
     except (KafkaError, LogStalledError, TimeoutError) as error:
         raise BrokerUnavailableError(
@@ -72,7 +72,7 @@ async def _adopt(settings: Settings, address: AddressSettings, progress: Steps, 
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         await _require_stopped(settings, cluster)
         await require_journal(settings, cluster)
-        progress.begin(f"reading the rings of {address.name}")
+        progress.start_step(f"reading the rings of {address.name}")
         views = await show.lane_views(settings, address, cluster, to_write=True)
         restored = [await view.read_on() for view in views]
         progress.end()
@@ -88,7 +88,7 @@ async def _adopt(settings: Settings, address: AddressSettings, progress: Steps, 
             return
         confirmed(_question(address, [restored[number] for number in due], own), yes=yes)
         done = 0
-        progress.begin(f"changing the rules of {address.name}")
+        progress.start_step(f"changing the rules of {address.name}")
         progress.count(lambda: f"{done:,} of {counted(len(due), 'lane')}")
         for number in due:
             click.echo(await _adopt_lane(settings, address, cluster, views[number], own))

@@ -103,7 +103,7 @@ async def _clear(settings: Settings, address: AddressSettings, order: Forgetting
         lanes = counted(len(views), "lane")
         await require_journal(settings, cluster)
         if order.waits:
-            progress.begin(f"waiting until lanes of {address.name} have judged their inputs")
+            progress.start_step(f"waiting until lanes of {address.name} have judged their inputs")
             progress.count(lanes)
             try:
                 await await_judged(settings, address, cluster, views)
@@ -114,7 +114,7 @@ async def _clear(settings: Settings, address: AddressSettings, order: Forgetting
                     "rights, and run it again"
                 ) from error
         done = total = 0
-        progress.begin(f"clearing {order.name(address.name)}")
+        progress.start_step(f"clearing {order.name(address.name)}")
         progress.count(lambda: f"{done:,} of {lanes}, {total:,} {order.what} forgotten")
         for view in views:
             try:

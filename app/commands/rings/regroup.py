@@ -109,7 +109,7 @@ class _Verb:
     ) -> tuple[Regrouping, list[str], dict[int, int]]:
         """Regroup, or only check; return the plan, its obstacles, and the IDs in each written ring."""
         name = self._address.name
-        self._progress.begin(f"looking at the lanes of {name}")
+        self._progress.start_step(f"looking at the lanes of {name}")
         counts = await self._counts()
         metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
         regrouping = plan(self._address, counts[self._address.input_topic], metas, lanes)

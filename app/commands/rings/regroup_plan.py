@@ -36,12 +36,12 @@ class Regrouping:
     @property
     def former(self) -> LaneLayout:
         """Layout before."""
-        return LaneLayout.of(self.before or 0, self.partitions)
+        return LaneLayout.from_setting(self.before or 0, self.partitions)
 
     @property
     def wanted(self) -> LaneLayout:
         """Layout after."""
-        return LaneLayout.of(self.after, self.partitions)
+        return LaneLayout.from_setting(self.after, self.partitions)
 
     def sources(self, lane: int) -> list[int]:
         """Return the former lanes whose IDs may have their home in this lane."""
@@ -97,10 +97,10 @@ def plan(address: AddressSettings, partitions: int, metas: Mapping[int, Meta], l
 
 
 def _require_homes(address: AddressSettings, partitions: int, before: int, metas: Mapping[int, Meta]) -> None:
-    now = LaneLayout.of(before, partitions)
+    now = LaneLayout.from_setting(before, partitions)
     for meta in metas.values():
         recorded = meta.partition_counts.get(address.input_topic, partitions)
-        if not now.keeps_homes(LaneLayout.of(before, recorded)):
+        if not now.keeps_homes(LaneLayout.from_setting(before, recorded)):
             raise RegroupError(
                 f"{address.input_topic} has {counted(partitions, 'partition')}, it had {recorded} when the lanes of {address.name} began: groups have "
                 "left the lanes with their IDs. Run 'ringfence topics check', do what it names, and run this again"

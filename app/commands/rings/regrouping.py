@@ -88,7 +88,7 @@ class Regroup:
     async def mark(self) -> None:
         """Mark all lanes, old and new, so that no worker opens them."""
         plan, done = self.regrouping, 0
-        self.progress.begin(f"closing lanes of {self.address.name}")
+        self.progress.start_step(f"closing lanes of {self.address.name}")
         await self.changelogs.fence(plan.touched)
         self.progress.count(lambda: f"{done:,} of {counted(len(plan.touched), 'lane')}")
         for lane in plan.touched:
@@ -117,7 +117,7 @@ class Regroup:
 
     async def unmark(self) -> None:
         """Unmark the lanes, so that workers open them as before."""
-        self.progress.begin(f"opening lanes of {self.address.name} again")
+        self.progress.start_step(f"opening lanes of {self.address.name} again")
         await self.changelogs.fence(self.regrouping.touched)
         for lane in reversed(self.regrouping.touched):
             meta = (await self.changelogs.content(lane)).meta
@@ -143,12 +143,12 @@ class Regroup:
     async def _write(self, partitions: int, forwarded: Forwarded | None) -> dict[int, int]:
         plan, sizes, done = self.regrouping, {}, 0
         lanes, former = plan.wanted.lanes, plan.former.lanes
-        self.progress.begin(f"reading the rings of {self.address.name}")
+        self.progress.start_step(f"reading the rings of {self.address.name}")
         contents = {lane: await self.changelogs.content(lane) for lane in plan.former_lanes}
         for lane, content in contents.items():
             self._require_as_planned(lane, content.meta)
         self.progress.count(counted(former, "lane"))
-        self.progress.begin(f"writing the rings of {self.address.name}")
+        self.progress.start_step(f"writing the rings of {self.address.name}")
         self.progress.count(lambda: f"{done:,} of {counted(lanes, 'lane')}")
         changes: list[Change] = []
         events: list[Event] = []

@@ -44,7 +44,7 @@ def carry_out(
     """
     failpoints.install_from_environment()
     try:
-        with steps() as progress, observed(progress.add):
+        with steps() as progress, observed(progress.add_records):
             return asyncio.run(work(progress))
     except FencedError as fenced:
         raise worker_came(settings, error) from fenced

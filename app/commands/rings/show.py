@@ -84,7 +84,7 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
     with reading(
         f"the rings of {counted(len(chosen), 'address', 'addresses') if address is None else address}"
     ):
-        reports = asyncio.run(read(settings, chosen))
+        reports = asyncio.run(read_rings(settings, chosen))
     if as_json:
         document = {name: [asdict(lane) for lane in lanes] for name, lanes in reports.items()}
         print(json.dumps({"addresses": document}, indent=2))
@@ -97,7 +97,9 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
     return 0
 
 
-async def read(settings: Settings, addresses: tuple[AddressSettings, ...]) -> dict[str, list[RingReport]]:
+async def read_rings(
+    settings: Settings, addresses: tuple[AddressSettings, ...]
+) -> dict[str, list[RingReport]]:
     """Read the rings of these addresses."""
     reports = {}
     async with Cluster(settings.kafka, settings.app.id) as cluster:
@@ -149,7 +151,7 @@ async def lane_views(
         require_own_lanes(address, metas.values())
     lanes = next(map(lanes_before, metas.values()), address.lanes)
     partitions = await _input_partitions(address, cluster, metas.values()) if lanes else counts[topic]
-    layout = LaneLayout.of(lanes, partitions or counts[topic])
+    layout = LaneLayout.from_setting(lanes, partitions or counts[topic])
     return [
         LaneView(settings, address, cluster, lane, layout.partitions_of(lane))
         for lane in range(min(layout.lanes, counts[topic]))

@@ -23,4 +23,4 @@ def send(settings: Settings, address: str, file: str | None) -> int:
     """
     from app.commands.send import send as send_module
 
-    return send_module.run(settings, address, None if file == "-" else file)
+    return send_module.send_lines(settings, address, None if file == "-" else file)

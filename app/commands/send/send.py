@@ -72,7 +72,7 @@ def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int | None:
         return None
 
 
-def run(settings: Settings, address: str, file: str | Path | None = None) -> int:
+def send_lines(settings: Settings, address: str, file: str | Path | None = None) -> int:
     """Send ``file``, or standard input if it is None or ``-``, to ``address``; return 0.
 
     It stops at the first invalid or refused line. All lines before it are delivered, and no later line of its
@@ -231,7 +231,7 @@ def _progress(stream: IO[bytes], sender: Sender) -> Iterator[Callable[[int, int]
     if not watched():
         # no final line here, because the command prints its own
         with steps(brief_s=math.inf) as progress:
-            progress.begin("sending")
+            progress.start_step("sending")
             progress.count(lambda: f"{counted(sender.sent, 'message')} acknowledged")
             yield lambda _sent, _size: None
         return

@@ -38,4 +38,4 @@ def status(as_json: bool, watch: bool, ignored: tuple[str, ...], config: Path) -
         settings = settings_with_addresses(config)
     from app.commands.status import status as verb
 
-    return verb.run(settings, as_json=as_json, watch=watch, ignored=ignored)
+    return verb.print_status(settings, as_json=as_json, watch=watch, ignored=ignored)

@@ -10,7 +10,7 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from app.commands.consumers import leases
 from app.commands.consumers.leases import LeaseRow
-from app.commands.status.lanes import ask, memory, throttled
+from app.commands.status.lanes import fetch_document, memory, throttled
 from app.commands.status.model import Consumers, Share
 from app.commands.topics.required_topics import existing_letters
 from ringfence_client.handlers import group_names
@@ -42,11 +42,13 @@ class Found(NamedTuple):
     """Settled records as in :class:`leases.Found`; None = unknown."""
 
 
-async def read(settings: Settings, session: aiohttp.ClientSession, ignored: Collection[str] = ()) -> Found:
+async def read_consumers(
+    settings: Settings, session: aiohttp.ClientSession, ignored: Collection[str] = ()
+) -> Found:
     """Return all consumer groups with leases except ``ignored`` ones, and problems."""
     try:
         async with asyncio.timeout(LIMIT_S):
-            found = await leases.read(settings, partial=True)
+            found = await leases.read_leases(settings, partial=True)
     except TimeoutError:
         topic = wire_names.progress_topic(settings.app.id)
         fault = (
@@ -68,7 +70,9 @@ async def read(settings: Settings, session: aiohttp.ClientSession, ignored: Coll
     }
     oldest = await _heads(settings, waiting)
     webs = sorted({row.web for row in rows if row.web and row.state != RELEASED and row.holder_is_member})
-    asked = [ask(session, settings.app, web, path) for web in webs for path in ("/health", "/groups")]
+    asked = [
+        fetch_document(session, settings.app, web, path) for web in webs for path in ("/health", "/groups")
+    ]
     answers = await asyncio.gather(*asked)
     said = {web: (answers[2 * at], answers[2 * at + 1]) for at, web in enumerate(webs)}
     places = sorted({(row.consumer_group, row.topic) for row in rows})

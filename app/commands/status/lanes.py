@@ -35,7 +35,7 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-async def ask(
+async def fetch_document(
     session: aiohttp.ClientSession, app: AppSettings, web: str, path: str = "/health"
 ) -> dict[str, Any] | ProbeError | None:
     """Return a document of a web server, or why it was not readable; None = no usable answer."""
@@ -48,7 +48,9 @@ async def workers(
     """Return the workers' group, its workers, and their reports by lane name."""
     inputs = {address.input_topic: address.lanes for address in settings.addresses}
     group = await cluster.groups.members()
-    answers = await asyncio.gather(*(ask(session, settings.app, member.web) for member in group.members))
+    answers = await asyncio.gather(
+        *(fetch_document(session, settings.app, member.web) for member in group.members)
+    )
     reports: dict[str, Any] = {}
     found = []
     for member, answer in zip(group.members, answers, strict=True):
@@ -149,7 +151,9 @@ async def _address(
     metas = await _metas(settings, address, cluster)
     own_lanes = live(metas)
     # use the existing lanes, even if this file differs
-    layout = LaneLayout.of(next(map(lanes_before, own_lanes.values()), address.lanes), counts[topic])
+    layout = LaneLayout.from_setting(
+        next(map(lanes_before, own_lanes.values()), address.lanes), counts[topic]
+    )
     done = {}
     for place in places:
         meta, start = metas.get(layout.lane_of(place[1])), starts[place] or 0

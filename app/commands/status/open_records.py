@@ -21,7 +21,7 @@ class Counts:
         self.bridges = BridgeQuarantines()
 
 
-async def read(
+async def read_open_records(
     settings: Settings,
     cluster: Cluster,
     counts: OpenRecordCounts,

@@ -26,7 +26,9 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.run_result import RunResult
 
 
-async def read(settings: Settings, ignored: Collection[str] = (), counts: Counts | None = None) -> Status:
+async def read_status(
+    settings: Settings, ignored: Collection[str] = (), counts: Counts | None = None
+) -> Status:
     """Read the present state of all parts that answer, without ``ignored`` consumer groups.
 
     ``counts``: counts of open records, kept between calls.
@@ -61,13 +63,13 @@ async def _read(settings: Settings, ignored: Collection[str], counts: Counts) ->
         foreign, addresses, consumers, deleted, linked, (left, unreadable) = await asyncio.gather(
             lanes.foreign(settings, cluster),
             lanes.addresses(settings, cluster, group, reports),
-            consumer_status.read(settings, session, ignored),
+            consumer_status.read_consumers(settings, session, ignored),
             consumer_status.deleted(settings, cluster),
             _bridges(settings, counts.bridges),
-            removed_bridges.read(settings),
+            removed_bridges.find_removed(settings),
         )
         found, (last, silent) = await asyncio.gather(
-            open_records.read(settings, cluster, counts.addresses, consumers.settled),
+            open_records.read_open_records(settings, cluster, counts.addresses, consumers.settled),
             _last_run(settings, cluster),
         )
     status = Status(
@@ -105,7 +107,7 @@ async def _bridges(settings: Settings, quarantines: BridgeQuarantines) -> list[B
     if not settings.bridges and not settings.cluster_connections:
         return []
     known = plans(settings)
-    bridges, found = await asyncio.gather(progress.read(known), quarantines.read(known))
+    bridges, found = await asyncio.gather(progress.read_progress(known), quarantines.read(known))
     return [_bridge(shown, found) for shown in bridges]
 
 

@@ -166,9 +166,12 @@ def _count(records: OpenRecords | None) -> str:
 
 def _charts(status: Status, past: Charts) -> Iterator[RenderableType]:
     """Yield charts of addresses and consumers over the last hour. Each figure has its own scale."""
-    addresses = [(item.address, past.of("address", item.address)) for item in status.addresses]
+    addresses = [(item.address, past.figures("address", item.address)) for item in status.addresses]
     groups = [
-        (f"{item.consumer_group} at {item.address}", past.of("consumers", item.consumer_group, item.address))
+        (
+            f"{item.consumer_group} at {item.address}",
+            past.figures("consumers", item.consumer_group, item.address),
+        )
         for item in status.consumers
     ]
     for title, columns, rows, names in (

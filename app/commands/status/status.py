@@ -16,7 +16,7 @@ from app.commands.status import histories
 from app.commands.status.findings import findings
 from app.commands.status.model import Finding, Status
 from app.commands.status.open_records import Counts
-from app.commands.status.read import read
+from app.commands.status.read import read_status
 from app.commands.status.show import document, show
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
@@ -39,12 +39,12 @@ def _any_stands(found: Collection[Finding]) -> bool:
     return any(finding.stands for finding in found)
 
 
-def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[str]) -> int:
+def print_status(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[str]) -> int:
     """Print the state of all parts; return 0, or 1 if a finding needs action."""
     if watch:
         return _watch(settings, ignored, as_json=as_json)
     with reading("the state of all parts"):
-        status = asyncio.run(read(settings, ignored))
+        status = asyncio.run(read_status(settings, ignored))
     found = findings(status)
     if as_json:
         click.echo(json.dumps(as_document(status, found), indent=2))
@@ -61,13 +61,13 @@ def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> in
         with Live(console=console, screen=console.is_terminal and not as_json, auto_refresh=False) as live:
             while True:
                 try:
-                    status = asyncio.run(read(settings, ignored, counts))
+                    status = asyncio.run(read_status(settings, ignored, counts))
                     found = findings(status)
                     code = NOT_OK if _any_stands(found) else 0
                     if as_json:
                         click.echo(json.dumps(as_document(status, found)))
                     else:
-                        past = asyncio.run(histories.read(settings, status, "glance"))
+                        past = asyncio.run(histories.read_histories(settings, status, "glance"))
                         if console.is_terminal:
                             live.update(document(status, found, past), refresh=True)
                         else:

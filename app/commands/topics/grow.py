@@ -129,7 +129,7 @@ class _Growing:
         self, wanted: int, *, despite_backlog: bool, dry_run: bool, yes: bool
     ) -> tuple[Work, list[str]]:
         """Grow, or only check; return the work and its obstacles."""
-        self._progress.begin(f"looking at the lanes of {self._address.name}")
+        self._progress.start_step(f"looking at the lanes of {self._address.name}")
         work = await self._work(wanted)
         self._progress.count(counted(self._address.lanes or work.growth.began, "lane"))
         self._progress.end()
@@ -141,7 +141,7 @@ class _Growing:
         question = (
             f"Give {self._input} {counted(wanted, 'partition')}, where it has {work.counts[self._input]}"
         )
-        self._progress.begin("looking for workers and for messages that are left")
+        self._progress.start_step("looking for workers and for messages that are left")
         obstacles = [obstacle async for obstacle in self._obstacles(work, despite_backlog=despite_backlog)]
         self._progress.count(counted(len(obstacles), "obstacle"))
         self._progress.end()
@@ -220,22 +220,22 @@ class _Growing:
     async def _carry_out(self, work: Work) -> None:
         growth, counts, progress = work.growth, dict(work.counts), self._progress
         lanes = counted(len(work.parents), "lane")
-        progress.begin(f"giving topics of {self._address.name} {counted(growth.wanted, 'partition')}")
+        progress.start_step(f"giving topics of {self._address.name} {counted(growth.wanted, 'partition')}")
         await self._give(self._changelog, counts, growth.wanted)
         if counts[self._input] == growth.began:
             # from here on the address is refused, because its topics do not fit each other
             await self._give(self._forward, counts, growth.wanted)
         done = 0
-        progress.begin("copying what lanes know")
+        progress.start_step("copying what lanes know")
         progress.count(lambda: f"{done:,} of {lanes}, {counted(progress.records, 'record')}")
         for lane in work.parents:
             await self._hand_on(lane, work)
             done += 1
-        progress.begin(f"giving {self._forward} and {self._input} {counted(growth.wanted, 'partition')}")
+        progress.start_step(f"giving {self._forward} and {self._input} {counted(growth.wanted, 'partition')}")
         for name in (self._forward, self._input):
             await self._give(name, counts, growth.wanted)
         noted = 0
-        progress.begin("recording the new partition count")
+        progress.start_step("recording the new partition count")
         progress.count(lambda: f"{noted:,} of {lanes}")
         for lane in work.parents:
             await self._record(lane, work)

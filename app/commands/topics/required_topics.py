@@ -144,7 +144,7 @@ def missing(
                 f"no topic was created: {address.name} has lanes = {address.lanes}, and {has}: a lane would have no partition. Set lanes = "
                 f"{partitions} or lower, or {'grow the topic' if present else 'partitions'} to {address.lanes}"
             )
-        lanes = LaneLayout.of(address.lanes, partitions).lanes
+        lanes = LaneLayout.from_setting(address.lanes, partitions).lanes
         replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
         room = _room(present)
         own: dict[str, tuple[int, Mapping[str, str]]] = {

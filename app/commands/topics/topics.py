@@ -75,7 +75,7 @@ def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) 
         TopicError: The cluster refused a topic.
     """
     with steps(brief_s=BRIEF_S) as progress:
-        progress.begin("looking at topics" if dry_run else "creating topics")
+        progress.start_step("looking at topics" if dry_run else "creating topics")
         outcomes = asyncio.run(ensure(settings, dry_run=dry_run))
         progress.count(counted(len(outcomes), "topic"))
     if as_json:
@@ -100,7 +100,7 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
     Missing rights of this user are notes, because workers may run as another user.
     """
     with steps(brief_s=BRIEF_S) as progress:
-        progress.begin("checking topics")
+        progress.start_step("checking topics")
         findings, denied = asyncio.run(_examine_with_rights(settings))
         progress.count(counted(len(required(settings)), "topic"))
     faults = [*findings.faults, *findings.consumers]

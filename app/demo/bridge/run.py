@@ -76,7 +76,7 @@ bootstrap_servers = {json.dumps(self.link.bootstrap)}
         return path
 
 
-def run(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
+def run_demo(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
     """Run the demo and print its result.
 
     Args:

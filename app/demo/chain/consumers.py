@@ -51,7 +51,7 @@ class Chain:
         self.killed_at: Ends | None = None
         """Ends of ``billing`` when its handler was killed; None = it was not killed yet."""
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start both handlers."""
         self._start("billing", SOURCE)
         self._start("ledger", "billing")

@@ -223,7 +223,7 @@ class Buffers:
 
         while left > 0 and count < BATCH_RECORDS_MAX:
             limits = Limits(BATCH_RECORDS_MAX - count, left, record_bytes, copies)
-            taken = raw_fetch.take(fetcher, tp, limits, hold)
+            taken = raw_fetch.take_records(fetcher, tp, limits, hold)
             if taken is None:
                 break
             records = taken.records if records is None else native_records.joined(records, taken.records)
@@ -271,7 +271,7 @@ class Buffers:
         """Count the fetched records that are not read yet."""
         self.memory.set_fetched(sum(fetch_buffer.sizes(fetcher).values()))
 
-    def settle(self) -> None:
+    def apply_changes(self) -> None:
         """Count the recorded changes."""
         while self._noted:
             share, more, batches = self._noted.popleft()
@@ -280,7 +280,7 @@ class Buffers:
                 self._moved = self._clock()
 
     def _has_room(self, tp: TopicPartition) -> bool:
-        self.settle()
+        self.apply_changes()
         share = self._shares.get(tp)
         return share is None or not share.batches or share.bytes < self.memory.limit(share.bytes)
 

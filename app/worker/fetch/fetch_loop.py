@@ -185,7 +185,7 @@ class FetchLoop:
             if batch is not None:
                 batches[tp] = batch
         self._buffers.count_unread(fetcher)  # records that were just read no longer count as fetched
-        self._pace.read(read)
+        self._pace.record_reads(read)
         return batches | self._quiet()
 
     def _quiet(self) -> dict[TopicPartition, FetchedBatch]:

@@ -110,7 +110,7 @@ class FetchScheduler:
         asked = self._asked.get(fetch_buffer.broker_of(self._fetcher, tp), now)
         return asked if now - asked < self._interval.took_s else now
 
-    def read(self, partitions: Mapping[TopicPartition, bool]) -> None:
+    def record_reads(self, partitions: Mapping[TopicPartition, bool]) -> None:
         """Record which partitions were just read. True = the log has more records."""
         if partitions:
             self._read_at = self._clock()

@@ -62,7 +62,9 @@ class _Unread:
         return 0 if self.large is None else self.large.size
 
 
-def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int], Held]) -> Taken | None:
+def take_records(
+    fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int], Held]
+) -> Taken | None:
     """Return the next fetched records of a partition without creating objects; None = none for the core.
 
     ``hold`` counts bytes. A fetch is read in parts of about one batch, because it may be large when

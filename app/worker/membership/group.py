@@ -68,11 +68,11 @@ class GroupOwnership:
 
     async def confirm(self) -> bool:
         """Return whether the broker confirms this worker's membership in the generation of the assignment."""
-        return await self._confirmations.ask(self._generation)
+        return await self._confirmations.answer(self._generation)
 
     async def rewind(self, topic: str, partition: int, offset: int) -> int:
         """Fetch from ``offset`` again."""
-        return await self._rewinds.ask((TopicPartition(topic, partition), offset))
+        return await self._rewinds.answer((TopicPartition(topic, partition), offset))
 
     async def _confirm(self, generations: Collection[int]) -> dict[int, bool | Exception]:
         async with asyncio.timeout(QUESTION_LIMIT_S):

@@ -38,7 +38,7 @@ class LaneTopics(NamedTuple):
     def partitions_of(self, topic: str, lane: int, count: int) -> list[int]:
         """Return the partitions that a lane owns in a topic with ``count`` partitions."""
         lanes = self.lanes if topic == self.input else 0
-        return list(LaneLayout.of(lanes, count).partitions_of(lane))
+        return list(LaneLayout.from_setting(lanes, count).partitions_of(lane))
 
     def lane_count(self, counts: Mapping[str, int], there: Iterable[str]) -> int:
         """Return the number of lanes, from the partition counts of existing topics."""

@@ -8,7 +8,7 @@ from reconcile.run.history.history import Run, RunHistory
 from ringfence_kafka.config.settings import Settings
 
 
-def begin(
+def begin_run(
     settings: Settings, runs: RunHistory, survey: Survey
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
     """Return the run to continue from, and the cuts of this run.

@@ -47,7 +47,8 @@ class Sources:
     def ring_numbers(self) -> Sequence[Rings]:
         """Return the rings of each address."""
         return self.rings or [
-            Rings.of(address.lanes, len(self.cuts[address.name].input.spans)) for address in self.addresses
+            Rings.from_settings(address.lanes, len(self.cuts[address.name].input.spans))
+            for address in self.addresses
         ]
 
     def came_in(self) -> list[DataFrame]:

@@ -238,7 +238,7 @@ class RunHistory:
     def commit(self, run: Run) -> None:
         """Make a run finished and durable."""
         for folder in (results_folder(run.number), ids_folder(run.date, run.number)):
-            self.files.settle(folder)
+            self.files.sync(folder)
         # An operator may have removed a damaged run with this number. Its acknowledgement is not one of this
         # run.
         for beside in (seen_of(run.number), forgotten_of(run.number)):

@@ -21,7 +21,7 @@ _ANEW = (
 )
 
 
-def of(files: Files, date: str, number: int) -> dict[str, int]:
+def files_by_folder(files: Files, date: str, number: int) -> dict[str, int]:
     """Return folder → number of its Parquet files, for a run that has written all files."""
     ids, results = ids_folder(date, number), results_folder(number)
     folders = [f"{ids}/{name}" for name in files.names(ids)]

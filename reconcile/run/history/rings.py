@@ -38,7 +38,7 @@ class Regroup:
     lanes: int  # configuration key of the address
 
     @classmethod
-    def of(cls, records: Sequence[Regrouped]) -> "Regroup":
+    def from_records(cls, records: Sequence[Regrouped]) -> "Regroup":
         """Return the change that these records describe, one record for each new lane."""
         first = records[0]
         nexts = {
@@ -62,7 +62,7 @@ def regroups(records: Iterable[Regrouped]) -> list[Regroup]:
         ):
             found.append([])
         found[-1].append(record)
-    return [Regroup.of(several) for several in found]
+    return [Regroup.from_records(several) for several in found]
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ class Rings:
     fixed: bool = False  # whether the address sets `lanes`: accepted records then have sequence numbers
 
     @classmethod
-    def of(cls, lanes: int, partitions: int, changes: Sequence[Regroup] = ()) -> "Rings":
+    def from_settings(cls, lanes: int, partitions: int, changes: Sequence[Regroup] = ()) -> "Rings":
         """Return the rings of an address with these settings and changes.
 
         The last change in the journal decides about the number of lanes, because the file may be newer than
         the workers.
         """
         now = changes[-1].lanes if changes else lanes
-        return cls(LaneLayout.of(now, partitions), tuple(changes), fixed=lanes > 0)
+        return cls(LaneLayout.from_setting(now, partitions), tuple(changes), fixed=lanes > 0)
 
     @cached_property
     def starts(self) -> list[int]:

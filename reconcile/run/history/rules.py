@@ -182,7 +182,7 @@ def detects(addresses: Sequence[AddressSettings], events: Collection[int], base:
     }
 
 
-def of(
+def rules_of(
     addresses: Sequence[AddressSettings],
     cuts: Mapping[str, AddressCut],
     chain: Sequence[Run],

@@ -54,7 +54,7 @@ class _Steps:
         self._bar = bar
         self._begun = 0
 
-    def begin(self, name: str) -> None:
+    def start_step(self, name: str) -> None:
         self._shown.update(self._bar, description=name, completed=float(self._begun))
         self._begun += 1
 

@@ -77,7 +77,7 @@ class Judge:
         """Run all steps, and write the results. They become valid when the run is committed."""
         steps = (self._match, self._count, self._find_repeated, self._search, self._measure, self._hand_on)
         for name, step in zip(STEPS, steps, strict=True):
-            self.progress.begin(name)
+            self.progress.start_step(name)
             self.progress.count(step())
         return self._found
 
@@ -147,7 +147,7 @@ class Judge:
     def _search(self) -> str:
         addresses, cuts, found = self._frames.addresses, self._frames.cuts, self._found
         rings = self._frames.ring_numbers()
-        rules = kept_rules.of(
+        rules = kept_rules.rules_of(
             addresses,
             cuts,
             self.chain,

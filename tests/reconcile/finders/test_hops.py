@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from agents.decision.bridge_headers import MalformedHopError, read
+from agents.decision.bridge_headers import MalformedHopError, read_headers
 from reconcile.anomalies.finders import bridge_hops, lost_inputs
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import distributions, hops
@@ -65,7 +65,7 @@ def test_as_workers_read_them(spark: SparkSession) -> None:
     refused = 0
     for row, headers in zip(found, made, strict=True):
         try:
-            step = read(Given(0, None, headers))
+            step = read_headers(Given(0, None, headers))
         except MalformedHopError:
             refused += 1
             assert (row["hop_source"], row["ids_ignored"]) == (read_hops.MALFORMED, True), headers

@@ -37,7 +37,7 @@ class Case(NamedTuple):
     rules: Row = {}  # noqa: RUF012
     events: Sequence[Row] = ()
     grown: Sequence[Row] = ()
-    rings: Rings = Rings.of(0, 1)
+    rings: Rings = Rings.from_settings(0, 1)
 
     @property
     def numbered(self) -> bool:
@@ -61,7 +61,7 @@ def _promised(between: list[int], timestamp: int, expected: str) -> Iterator[Cas
     numbered = [{**row, "sequence": number} for number, row in enumerate(plain)]
     rules = {"min_age_ms": 10, "size": 1}
     for ids, lanes in ((plain, 0), (numbered, 1)):
-        yield Case(ids, [(expected, len(between) + 1)], rules=rules, rings=Rings.of(lanes, 1))
+        yield Case(ids, [(expected, len(between) + 1)], rules=rules, rings=Rings.from_settings(lanes, 1))
 
 
 def _told(ids: list[Row], *expected: tuple[str, int], capacity: int = 3, **event: Any) -> Case:
@@ -136,7 +136,7 @@ def _counted() -> Iterator[Case]:
             [(expected, 101)],
             capacity=capacity,
             rules={"whole_since": 2},
-            rings=Rings.of(1, 2),
+            rings=Rings.from_settings(1, 2),
         )
 
 
@@ -150,7 +150,7 @@ def _merged() -> Iterator[Case]:
         {"id": b"x", "lane": 2, "partition": 1, "offset": 2, "sequence": 71, "group_digest": 7},
     ]
     for capacity, expected in ((1, "OVERRUN"), (2, "OVERRUN"), (3, "FORGOTTEN")):
-        yield Case(ids, [(expected, 2)], capacity=capacity, rings=Rings.of(1, 2, changes))
+        yield Case(ids, [(expected, 2)], capacity=capacity, rings=Rings.from_settings(1, 2, changes))
 
 
 def _accepted_apart() -> Iterator[Case]:
@@ -164,7 +164,7 @@ def _accepted_apart() -> Iterator[Case]:
     crossed = [("CROSS-LANE", 1)]
     for now in (1, 2):
         changes = regroups([Regrouped(5 + lane, lane, 6, now, (1,) * 6, 0, now) for lane in range(now)])
-        rings = Rings.of(now, 6, changes)
+        rings = Rings.from_settings(now, 6, changes)
         yield Case(apart, crossed, rings=rings, capacity=9)
         yield Case([*apart, late], [*crossed, ("FORGOTTEN", 9)], rings=rings, capacity=9)
 
@@ -337,7 +337,7 @@ def judged(
     grown: DataFrame | None = None,
     *,
     capacity: Column,
-    rings: Sequence[Rings] = (Rings.of(0, 1),),
+    rings: Sequence[Rings] = (Rings.from_settings(0, 1),),
     promised: bool = False,
 ) -> DataFrame:
     """``rings``: of each address; ``promised``: some rules have a promise in time."""

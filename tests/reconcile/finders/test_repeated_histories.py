@@ -112,7 +112,9 @@ def _found(spark: SparkSession) -> dict[tuple[int, int, int], list[tuple[bytes, 
         cut(ids.repartition(4)),
         Frames(spark).rules_of(*({"max_age_ms": kind.max_age} for _, kind in kinds)),
         capacity=F.get(F.array(*(F.lit(kind.capacity) for _, kind in kinds)), F.col("address")),
-        rings=[Rings.of(1, 4) if kind.numbered else Rings.of(0, 1) for _, kind in kinds],
+        rings=[
+            Rings.from_settings(1, 4) if kind.numbered else Rings.from_settings(0, 1) for _, kind in kinds
+        ],
     )
     places: dict[tuple[int, int, int], list[tuple[bytes, str]]] = defaultdict(list)
     for row in verdicts.select("address", "partition", "offset", "id", "anomaly").collect():

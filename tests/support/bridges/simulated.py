@@ -112,7 +112,7 @@ class Instance:
 
     async def settle(self) -> None:
         """Take acknowledgements, or begin again if the producer's session has ended."""
-        await self.flow.settle()
+        await self.flow.confirm()
         try:
             self.life.check()
         except SessionEndedError as error:

@@ -67,29 +67,29 @@ def test_the_cluster_is_asked_when_nobody_else_is_at_it(
     files = LocalFiles(settings.reconcile.state_dir)
 
     with files.locked(), pytest.raises(BusyError):
-        job.run(settings, job.Options())
+        job.run_job(settings, job.Options())
     with pytest.raises(ReachedError):
-        job.run(settings, job.Options())
+        job.run_job(settings, job.Options())
 
 
 def test_nothing_to_acknowledge_there(settings: Settings) -> None:
     """A folder without runs is a mistake, and is not made."""
     with pytest.raises(PrerequisiteError, match="no run is kept in"):
-        job.run(settings, job.Options(acknowledge=acknowledge.LAST))
+        job.run_job(settings, job.Options(acknowledge=acknowledge.LAST))
     assert not Path(settings.reconcile.state_dir).exists()
     LocalFiles(settings.reconcile.state_dir)
     with pytest.raises(PrerequisiteError, match="no run is kept in"):
-        job.run(settings, job.Options(acknowledge=acknowledge.LAST))
+        job.run_job(settings, job.Options(acknowledge=acknowledge.LAST))
 
 
 def test_the_run_that_was_looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     runs = _kept(settings, "anomalies")
 
     with pytest.raises(ConfigurationError, match=r"run 1 is not the last, that is 2 \(anomalies\)"):
-        job.run(settings, job.Options(acknowledge=1))
+        job.run_job(settings, job.Options(acknowledge=1))
     assert not (Path(settings.reconcile.state_dir) / "nights" / "000002.acknowledged").exists()
-    assert job.run(settings, job.Options(acknowledge=2)) == 0
-    assert job.run(settings, job.Options(acknowledge=acknowledge.LAST)) == 0
+    assert job.run_job(settings, job.Options(acknowledge=2)) == 0
+    assert job.run_job(settings, job.Options(acknowledge=acknowledge.LAST)) == 0
     said = capsys.readouterr().out.splitlines()
     assert [name.partition(":")[0] for name in said] == [
         "acknowledged run 2 (anomalies)",
@@ -103,7 +103,7 @@ def test_an_acknowledgement_has_no_results(settings: Settings) -> None:
 
     for options in (job.Options(None, True, acknowledge.LAST), job.Options("out", False, acknowledge.LAST)):
         with pytest.raises(ConfigurationError, match="cannot be combined with --json"):
-            job.run(settings, options)
+            job.run_job(settings, options)
 
 
 @pytest.mark.usefixtures("session")
@@ -115,7 +115,7 @@ def test_under_spark_submit_the_master_is_its_own(
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 
     with pytest.raises(ReachedError):
-        job.run(settings, job.Options(acknowledge=acknowledge.LAST))
+        job.run_job(settings, job.Options(acknowledge=acknowledge.LAST))
 
 
 @pytest.mark.usefixtures("session")
@@ -132,16 +132,16 @@ def test_what_is_told_before_spark_is_started(
     (tmp_path / "file").touch()
 
     with pytest.raises(ConfigurationError, match="the Kafka cluster another-cluster, and"):
-        job.run(settings, job.Options())
+        job.run_job(settings, job.Options())
     runs.files.delete("nights/000003.json")
     with pytest.raises(PrerequisiteError, match=r"file cannot be used \(File exists\)"):
-        job.run(settings, job.Options(out=str(tmp_path / "file")))
+        job.run_job(settings, job.Options(out=str(tmp_path / "file")))
     with pytest.raises(ConfigurationError, match=r"'foo'.*not a master of Spark"):
-        job.run(settings, job.Options(master="foo"))
+        job.run_job(settings, job.Options(master="foo"))
     with pytest.raises(ConfigurationError, match="--out '' names no folder"):
-        job.run(settings, job.Options(out=""))
+        job.run_job(settings, job.Options(out=""))
     with pytest.raises(ReachedError):
-        job.run(settings, job.Options(out=str(tmp_path / "out")))
+        job.run_job(settings, job.Options(out=str(tmp_path / "out")))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_folders_apart(settings: Settings, out: str, state: str, *, within: bool
         apart(out, state)
     for name in ("", "/results/000002", "/../state/x"):
         with pytest.raises(ConfigurationError, match=r"is in reconcile\.state_dir .*: name another folder"):
-            job.run(settings, job.Options(out=f"{settings.reconcile.state_dir}{name}"))
+            job.run_job(settings, job.Options(out=f"{settings.reconcile.state_dir}{name}"))
     assert not Path(settings.reconcile.state_dir).exists()
 
 
@@ -172,7 +172,7 @@ def test_under_spark_submit_a_broker_that_is_away(
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 
     with pytest.raises(BrokerUnavailableError, match=r"no broker answers at .*127\.0\.0\.1:1"):
-        job.run(settings, job.Options())
+        job.run_job(settings, job.Options())
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_the_option(
         given.append(options)
         return 0
 
-    monkeypatch.setattr(job, "run", run)
+    monkeypatch.setattr(job, "run_job", run)
     monkeypatch.setattr(
         "ringfence_kafka.auth.reachability.socket.create_connection", lambda *_: socket.socket()
     )

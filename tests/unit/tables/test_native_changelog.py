@@ -6,7 +6,7 @@ import pytest
 
 import native
 from tables import native_changelog
-from tables.native_changelog import take
+from tables.native_changelog import take_records
 from tests.support.records.stored_batches import CONTROL, TRANSACTIONAL, Stored, marker, stored
 from tests.unit.app.worker.fetch.test_raw_fetch import TP, Fetched, log_of
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
 def _offsets(fetched: Fetched) -> list[int]:
     """Return the offsets taken until nothing is left or aiokafka has to read."""
     found = []
-    while (records := take(fetched, TP)) is not None:
+    while (records := take_records(fetched, TP)) is not None:
         assert [record.offset for record in records] == [records[n].offset for n in range(len(records))]
         found += [record.offset for record in records]
     return found
@@ -27,12 +27,12 @@ async def test_a_fetch_is_taken_at_once(codec: int) -> None:
     """A fetch is taken at once with the position behind it. Nothing is left in the fetcher, so the next one may be asked for."""
     fetched = Fetched(log_of(4, 50, codec=codec))
 
-    records = take(fetched, TP)
+    records = take_records(fetched, TP)
 
     assert records is not None
     assert (len(records), records[199].key, fetched.position) == (200, b"group", 200)
     assert TP not in fetched._records
-    assert take(fetched, TP) is None
+    assert take_records(fetched, TP) is None
 
 
 async def test_a_large_one_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ async def test_a_large_one_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_changelog, "RECORDS_AT_ONCE", 60)
     fetched = Fetched(log_of(6, 50))
 
-    first = take(fetched, TP)
+    first = take_records(fetched, TP)
 
     assert first is not None
     assert (len(first), fetched.position) == (100, 100)
@@ -76,9 +76,9 @@ async def test_what_the_core_cannot_read_is_left() -> None:
     broken[-3] ^= 1
     fetched = Fetched(bytes(broken))
 
-    assert take(fetched, TP) is None
+    assert take_records(fetched, TP) is None
     assert (fetched.position, TP in fetched._records) == (0, True)
-    assert take(fetched, TP) is None
+    assert take_records(fetched, TP) is None
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(native_changelog, "RECORDS_AT_ONCE", 60)
@@ -92,4 +92,4 @@ async def test_another_position_means_another_fetch() -> None:
     fetched = Fetched(log_of(1, 50))
     fetched.assignment.state_value(TP).consumed_to(20)
 
-    assert take(fetched, TP) is None
+    assert take_records(fetched, TP) is None

@@ -55,7 +55,7 @@ def _spark(past: Mapping[str, Values], name: str) -> Html:
 
 
 def _charts(shown: Charts, subject: Sequence[str], which: Sequence[tuple[str, Sequence[str]]]) -> Html:
-    past = shown.of(*subject)
+    past = shown.figures(*subject)
     return Html(
         "".join(
             charts.chart(

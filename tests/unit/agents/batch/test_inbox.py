@@ -20,7 +20,7 @@ def batch(begin: int, end: int, topic: str = INPUT, seek: int = 1, **more: Any) 
 
 
 def taken(mail: Inbox) -> list[FetchedBatch]:
-    return [batch for some in iter(mail.take, []) for batch in some]
+    return [batch for some in iter(mail.pop_batches, []) for batch in some]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_room_is_bounded() -> None:
         assert mail.add(batch(10 * number, 10 * number + 5))
 
     assert not mail.add(batch(100, 101))
-    assert mail.take() == [batch(0, 5)]
+    assert mail.pop_batches() == [batch(0, 5)]
     assert mail.add(batch(100, 101))
     assert len(taken(mail)) == MAIL_MAX
 
@@ -79,7 +79,7 @@ def test_nothing_is_lost_doubled_or_overtaken(seed: int) -> None:
             came[topic] += each.records
             ends[topic] = each.end
         else:
-            for one in mail.take():
+            for one in mail.pop_batches():
                 went[one.topic] += one.records
     for one in taken(mail):
         went[one.topic] += one.records
@@ -99,8 +99,8 @@ def test_a_transaction_takes_what_all_partitions_have(monkeypatch: pytest.Monkey
     first = [_of(0, 0, 4), _of(1, 0, 4), batch(0, 1, FORWARD), _of(2, 0, 4), _of(0, 9, 10), _of(3, 0, 2)]
 
     assert [mail.add(item) for item in first] == [True, True, True, True, False, True]
-    assert mail.take() == [first[0], first[1], first[5]]
+    assert mail.pop_batches() == [first[0], first[1], first[5]]
     assert mail.add(first[4])
-    assert mail.take() == [first[2]]
-    assert mail.take() == [first[3], first[4]]
+    assert mail.pop_batches() == [first[2]]
+    assert mail.pop_batches() == [first[3], first[4]]
     assert not mail

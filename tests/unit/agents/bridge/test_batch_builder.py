@@ -68,7 +68,7 @@ def _load(
         {(window.places[2], offset): why for offset, why in (refused_by_all or {}).items()},
     )
     loader = BatchBuilder(made, target, Builder, records_max or {}, known)
-    cycle = window.begin({2: records[-1].offset + 1})
+    cycle = window.start_cycle({2: records[-1].offset + 1})
     return loader.load(cycle, {window.places[2]: records}, malformed or {})
 
 
@@ -187,7 +187,7 @@ def test_no_quarantine() -> None:
         first: [Record(10), Record(11, value=b"x" * 600), Record(12)],
         second: [Record(10, b"h"), Record(11, b"h")],
     }
-    load = loader.load(window.begin({1: 13, 2: 12}), records, {})
+    load = loader.load(window.start_cycle({1: 13, 2: 12}), records, {})
 
     assert {place: error.offset for place, error in load.stopped.items()} == {first: 11}
     assert "create it at the target, or make t accept it" in str(load.stopped[first])

@@ -53,7 +53,7 @@ async def _send(flow: Flow, loader: _Loader, reached: int) -> None:
     await flow.send(
         cast("ProducerSession", None), cast("BatchBuilder", loader), flow.wanted(), found, _not_asked
     )
-    await flow.settle()
+    await flow.confirm()
 
 
 def _at_ends(flow: Flow) -> list[bool]:

@@ -11,10 +11,10 @@ from agents.bridge.offsets import (
     Missing,
     OffsetMetadata,
     SourceLog,
-    begin,
     decode,
     encode,
     lost_end,
+    start_position,
 )
 from agents.bridge.window import Place
 from tests.support.bridges.plans import plan
@@ -44,7 +44,7 @@ def _missing(offset: int, reached: int = 110, topic_id: str = LOG.topic_id) -> M
     ],
 )  # fmt: skip
 def test_begin(offset: int, note: OffsetMetadata | None, expected: tuple[object, ...]) -> None:
-    found = begin(0, LOG, offset, note, [], "latest")
+    found = start_position(0, LOG, offset, note, [], "latest")
 
     assert (found.offset, found.note, found.recreated, found.gap) == expected
     assert not found.beyond
@@ -57,12 +57,12 @@ def test_first_start() -> None:
     """
     before = OffsetMetadata(LOG.topic_id, 1)
 
-    assert begin(0, LOG, None, None, [], "earliest").offset == 10
-    assert begin(0, LOG, None, None, [], "latest").offset == 90
-    assert begin(0, LOG, None, None, [], "latest").note == FRESH
-    assert begin(1, LOG, None, None, [before], "latest").offset == 10
-    assert begin(1, LOG, None, None, [NOTE], "latest").offset == 90
-    assert begin(1, LOG, None, None, [replace(before, topic_id=ANOTHER)], "latest").offset == 90
+    assert start_position(0, LOG, None, None, [], "earliest").offset == 10
+    assert start_position(0, LOG, None, None, [], "latest").offset == 90
+    assert start_position(0, LOG, None, None, [], "latest").note == FRESH
+    assert start_position(1, LOG, None, None, [before], "latest").offset == 10
+    assert start_position(1, LOG, None, None, [NOTE], "latest").offset == 90
+    assert start_position(1, LOG, None, None, [replace(before, topic_id=ANOTHER)], "latest").offset == 90
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_first_start() -> None:
 )
 def test_lost_end(offset: int, note: OffsetMetadata, missing: Missing | None, beyond: bool) -> None:
     """A log that lost records which the target may have is noticed: it would discard new ones with their offsets."""
-    assert begin(0, LOG, offset, note, [], "earliest", missing).beyond is beyond
+    assert start_position(0, LOG, offset, note, [], "earliest", missing).beyond is beyond
 
 
 def test_what_changed_under_it() -> None:
     """A lost end keeps what was confirmed; messages that were confirmed but not committed are no gap; another topic is begun."""
-    lost = begin(0, LOG, 50, NOTE, [], "earliest", _missing(105))
-    short = begin(0, replace(LOG, start=85), 50, NOTE, [], "earliest", _missing(82, 82))
-    other = begin(
+    lost = start_position(0, LOG, 50, NOTE, [], "earliest", _missing(105))
+    short = start_position(0, replace(LOG, start=85), 50, NOTE, [], "earliest", _missing(82, 82))
+    other = start_position(
         0, LOG, 50, replace(NOTE, topic_id=ANOTHER), [], "earliest", _missing(105, topic_id=ANOTHER)
     )
 
@@ -106,9 +106,9 @@ def test_stands_until_somebody_acts() -> None:
     stands = replace(NOTE, lost_end=110, error="stopped: ...")
     grown = replace(LOG, end=500)
 
-    assert begin(0, grown, 80, stands, [], "earliest").beyond
-    assert not begin(0, grown, 80, None, [], "earliest").beyond
-    assert not begin(0, grown, 80, replace(stands, topic_id=ANOTHER), [], "earliest").beyond
+    assert start_position(0, grown, 80, stands, [], "earliest").beyond
+    assert not start_position(0, grown, 80, None, [], "earliest").beyond
+    assert not start_position(0, grown, 80, replace(stands, topic_id=ANOTHER), [], "earliest").beyond
 
 
 def test_way_out_of_a_lost_end() -> None:

@@ -82,7 +82,7 @@ class Circle:
         record = Given(offset, out.key, list(out.headers.items()))
         topics = frozenset({hop_trace.topic(ACCEPTED[way[1]])} if self._sees else ())
         loader = BatchBuilder(plan, Target(4, BYTES_MAX, False, BYTES_MAX, topics), Builder, {}, Refused())
-        load = loader.load(window.begin({0: offset + 1}), {window.places[0]: [record]}, {})
+        load = loader.load(window.start_cycle({0: offset + 1}), {window.places[0]: [record]}, {})
         self.loads.append(load)
         return [
             (record["key"], record["value"], record["headers"])

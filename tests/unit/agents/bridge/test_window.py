@@ -15,7 +15,7 @@ def _window(limit: int = 10, cycles_max: int = 2) -> Window:
 
 
 def _begin(window: Window, end: int, pending: int = 1) -> Cycle:
-    cycle = window.begin({0: end})
+    cycle = window.start_cycle({0: end})
     cycle.pending = pending
     return cycle
 
@@ -24,11 +24,11 @@ def test_confirmed_by_acknowledgement_alone() -> None:
     """A record that was merely read or handed over is not confirmed."""
     window = _window()
     cycle = _begin(window, 105)
-    window.settle()
+    window.confirm()
 
     assert (window.places[0].next, window.places[0].confirmed) == (105, 100)
     cycle.pending = 0
-    assert window.settle() == [cycle]
+    assert window.confirm() == [cycle]
     assert window.places[0].confirmed == 105
 
 
@@ -38,10 +38,10 @@ def test_confirmed_in_order() -> None:
     first, second = _begin(window, 103), _begin(window, 106)
     second.pending = 0
 
-    assert window.settle() == []
+    assert window.confirm() == []
     assert window.places[0].confirmed == 100
     first.pending = 0
-    assert window.settle() == [first, second]
+    assert window.confirm() == [first, second]
     assert window.places[0].confirmed == 106
 
 
@@ -63,7 +63,7 @@ def test_failure() -> None:
     first, second = _begin(window, 103), _begin(window, 107)
     place = window.places[0]
     first.pending, first.records, second.records = 0, {place: 3}, {place: 4}
-    window.settle()
+    window.confirm()
 
     assert window.reset() == {place: 4}
     assert (place.next, place.confirmed, window.busy) == (103, 103, False)
@@ -76,7 +76,7 @@ def test_given_away() -> None:
     window.close([0])
     window.open(0, "U", 0)
     cycle.pending = 0
-    window.settle()
+    window.confirm()
 
     assert window.places[0].confirmed == 0
 
@@ -99,4 +99,4 @@ def test_never_backwards() -> None:
     window = _window()
 
     with pytest.raises(InvariantError):
-        window.begin({0: 99})
+        window.start_cycle({0: 99})

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from agents.decision.bridge_headers import BridgeHeaders, Headers, MalformedHopError, read
+from agents.decision.bridge_headers import BridgeHeaders, Headers, MalformedHopError, read_headers
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Route
 from tables.hops import Arrival
@@ -15,7 +15,7 @@ HOP = Hop(Source("to-paris", "AbC_-67890123456789012", 3), 41)
 
 
 def _read(*headers: tuple[str, bytes | None]) -> BridgeHeaders:
-    return read(Given(0, None, headers))
+    return read_headers(Given(0, None, headers))
 
 
 def test_read() -> None:

@@ -26,7 +26,7 @@ CONSTANT = encode_id(b"constant")
 def _add(found: FrequentIds, *ids: bytes | None) -> None:
     """Add a batch of duplicates with these IDs, between accepted messages."""
     verdicts = [verdict for _ in ids for verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE)]
-    found.add(verdicts, len(ids), lambda place: ids[place // 2])
+    found.count(verdicts, len(ids), lambda place: ids[place // 2])
 
 
 @pytest.mark.parametrize(("constant", "others", "named"), [(10, 90, False), (11, 89, True), (9, 0, False)])
@@ -140,7 +140,7 @@ def test_records_of_the_core(source: str | list[str], named: FrequentId, clock: 
     counts = _counts(duplicate_id_from=source)
     due = [_due(0, b"a", b"b"), _due(1, b"c", *[b"constant"] * 12)]
     verdicts: Any = bytes([0, 0, 0, 0, *[Verdict.DUPLICATE] * 11])
-    counts.add(Outcome(Checked(verdicts, [], 0, [], [])), due, 0.1, 2)
+    counts.count(Outcome(Checked(verdicts, [], 0, [], [])), due, 0.1, 2)
 
     assert counts.frequent_ids.most == named
 
@@ -153,6 +153,6 @@ def test_records_of_python(clock: SimpleNamespace) -> None:
     for item in here[12:]:
         item.resent = True
     verdicts = [Verdict.ACCEPTED, *[Verdict.DUPLICATE] * 23]
-    counts.add(Outcome(Checked(verdicts, [], 0, [], []), here), [], 0.1, 1)
+    counts.count(Outcome(Checked(verdicts, [], 0, [], []), here), [], 0.1, 1)
 
     assert counts.frequent_ids.most == FrequentId(CONSTANT, 11, 23)

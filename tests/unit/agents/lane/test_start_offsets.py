@@ -54,7 +54,7 @@ def _starts(lanes: int, offsets: Offsets, notes: list[str]) -> tuple[StartOffset
         dict.fromkeys(topics, "id"),
     )
     starts = StartOffsets(
-        LaneIdentity.of(settings, address, 0), cast("Any", offsets), None, lambda: True, notes.append
+        LaneIdentity.of_lane(settings, address, 0), cast("Any", offsets), None, lambda: True, notes.append
     )
     return starts, facts
 

@@ -100,7 +100,7 @@ async def test_a_thousand_lanes_are_three_questions() -> None:
     lags = await _measure(answers, *lanes)
 
     assert answers.questions == 3
-    assert [lags.of((INPUT, number)) for number in range(1_000)] == [0] * 1_000
+    assert [lags.lag((INPUT, number)) for number in range(1_000)] == [0] * 1_000
     assert not any(lane.compared for lane in lanes)
 
 
@@ -141,12 +141,12 @@ async def test_who_works_is_left_alone() -> None:
     answers, lanes = _answers(2), [Standing(0, next=8, idle=False), Standing(1)]
     answers.committed[INPUT, 0] = 3
     lags = await _measure(answers, *lanes)
-    found = [lags.of((INPUT, number)) for number in range(2)], [lane.compared for lane in lanes]
+    found = [lags.lag((INPUT, number)) for number in range(2)], [lane.compared for lane in lanes]
     answers.coordinator_away = True
     await _measure_by(lags, lanes)
 
     assert found == ([2, 0], [0, 0])
-    assert [lags.of((INPUT, number)) for number in range(2)] == [2, 0]
+    assert [lags.lag((INPUT, number)) for number in range(2)] == [2, 0]
     assert [lane.compared for lane in lanes] == [0, 1]
 
 
@@ -162,7 +162,7 @@ async def test_lanes_that_are_not_open() -> None:
     ]
     lags = await _measure(answers, *lanes, halves=[(INPUT, 3)])
 
-    assert [lags.of((INPUT, number)) for number in range(4)] == [6, 8, 10, 3]
+    assert [lags.lag((INPUT, number)) for number in range(4)] == [6, 8, 10, 3]
 
 
 async def test_what_is_not_told_has_no_lag() -> None:
@@ -174,12 +174,12 @@ async def test_what_is_not_told_has_no_lag() -> None:
     del answers.ends[INPUT, 1]
     del answers.committed[INPUT, 2]
     lags = await _measure(answers, *lanes)
-    first = [lags.of((INPUT, number)) for number in range(3)]
+    first = [lags.lag((INPUT, number)) for number in range(3)]
     answers.away = True
     await _measure_by(lags, lanes)
 
     assert first == [0, None, None]
-    assert [lags.of((INPUT, number)) for number in range(3)] == [None] * 3
+    assert [lags.lag((INPUT, number)) for number in range(3)] == [None] * 3
 
 
 def test_rate_of_the_last_minute() -> None:

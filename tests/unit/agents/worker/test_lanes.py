@@ -33,7 +33,7 @@ async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
         table._store.sound()
         kept.keep(number, table)
         now += KEPT_S / 2
-    taken = kept.take(0)
+    taken = kept.pop(0)
     kept.keep(0, tables[0])
     now = 1_000.0 + KEPT_S * 1.5
     await kept.forget()
@@ -78,7 +78,7 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
     )  # others work on them, and may need the cores
     assert opening.table is asked[0].table
     assert other.table is not asked[1].table
-    assert (lanes.tables.take(PLACE), lanes.tables.take(("orders", 2))) == (None, None)
+    assert (lanes.tables.pop(PLACE), lanes.tables.pop(("orders", 2))) == (None, None)
 
 
 class Memory:
@@ -115,7 +115,7 @@ async def test_memory_of_a_batch(
         return part if len(parts) == 2 else []
 
     monkeypatch.setattr(lane, "_take", take)
-    monkeypatch.setattr(lane.transactions, "run", run)
+    monkeypatch.setattr(lane.transactions, "process", run)
     others = [memory] if somebody_has_it else []
     del batch, memory
     await lane._work(cast("Any", None), cast("Any", None))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.commands.consumers.leases import read
+from app.commands.consumers.leases import read_leases
 from app.commands.groups.show import progresses
 from app.commands.repair.dead_letters import require_accepted
 from app.commands.send import send
@@ -36,7 +36,7 @@ async def test_no_accepted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster: Any = _Nothing()
 
     for asked in (
-        read(SETTINGS, "orders.accepted"),
+        read_leases(SETTINGS, "orders.accepted"),
         progresses(SETTINGS, ADDRESS, cluster),
         topics.prepare(SETTINGS, ADDRESS, cluster),
         require_accepted(cluster, ADDRESS),

@@ -22,11 +22,11 @@ def test_figures_of_a_worker() -> None:
     lanes: Any = SimpleNamespace(
         lanes=[lane(number) for number in range(3)],
         totals=SimpleNamespace(counts=lambda _: {"orders": counts, "empty": Counter()}),
-        lags=SimpleNamespace(of=lags.get),
+        lags=SimpleNamespace(lag=lags.get),
     )
     figures = WorkerFigures("w1", lanes, SimpleNamespace(used=7))  # type: ignore[arg-type]
     for _ in range(1 + TURNS):
-        found = figures.read()
+        found = figures.sample()
 
     judged = {"in": 96, "accepted": 75, "duplicates": 20}
     assert found["address", "orders"] == {**judged, "lag": 7, "covered": 98.0}

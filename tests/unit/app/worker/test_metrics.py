@@ -36,7 +36,7 @@ def test_how_far_a_lane_is() -> None:
             labels=lambda place: ["orders", f"orders-{place[1]}"],
             state_of=lambda _: (LaneState.OPEN, ""),
         ),
-        lags=SimpleNamespace(of=lambda _: 4),
+        lags=SimpleNamespace(lag=lambda _: 4),
         faults=SimpleNamespace(by_address={}),
         agreement=SimpleNamespace(by_address={"orders": ["id_cache_size: a says 1, b says 2"]}),
     )

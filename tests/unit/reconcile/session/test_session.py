@@ -153,7 +153,7 @@ def test_the_job_as_a_program_ends_with_2(
     """The job ends with exit code 2 after any failure, because 1 means that records do not agree."""
     config = tmp_path / "ringfence.toml"
     config.write_text('[[addresses]]\nname = "orders"\n')
-    monkeypatch.setattr(job, "run", lambda *_: int("none"))
+    monkeypatch.setattr(job, "run_job", lambda *_: int("none"))
 
     assert job.main(["--config", str(config)]) == 2
     assert (

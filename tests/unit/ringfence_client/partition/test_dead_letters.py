@@ -99,7 +99,7 @@ async def test_fewer_after_a_failure() -> None:
         assert pending._reviving is not None
         pending._reviving.cancel()
         pending._reviving = None
-        pending.settle()
+        pending.mark_uncommitted()
         assert len(pending.take_letters()) == (taken := taken // 2)
     pending.written()
     assert len(pending.take_letters()) == 2 * taken

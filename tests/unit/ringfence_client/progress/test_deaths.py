@@ -9,7 +9,7 @@ BEFORE = Progress(0, attempts={1: 3, 2: 1, 3: 2}, failures={1: Failures(1, 0), 3
 
 
 def test_failures_are_no_deaths() -> None:
-    assert deaths.of(BEFORE) == {1: 2, 2: 1}
+    assert deaths.unrecorded_attempts(BEFORE) == {1: 2, 2: 1}
 
 
 def test_attempts_of_a_process_that_lives_are_forgotten() -> None:
@@ -19,9 +19,9 @@ def test_attempts_of_a_process_that_lives_are_forgotten() -> None:
         0, attempts=attempts, failures={**BEFORE.failures, 2: Failures(1, 0), 3: Failures(3, 0)}, state=HELD
     )
 
-    found = deaths.survived(later, deaths.of(BEFORE))
+    found = deaths.survived(later, deaths.unrecorded_attempts(BEFORE))
 
     assert found.attempts == {1: 3, 2: 2, 3: 3}
-    assert deaths.of(found) == deaths.of(BEFORE)
+    assert deaths.unrecorded_attempts(found) == deaths.unrecorded_attempts(BEFORE)
     assert found.failures == later.failures
     assert found.released

@@ -48,10 +48,10 @@ async def test_its_own_slot_ends_the_wait(memory: LaneMemory) -> None:
     message = awaited(memory, 7)
     waiting = asyncio.create_task(message.wait(memory, "in", 0, 7))
     await asyncio.sleep(0)
-    memory.take([slot(0, b"a", 6), slot(1, b"b", 7)], {b"a": [message]}, 100)
+    memory.apply_records([slot(0, b"a", 6), slot(1, b"b", 7)], {b"a": [message]}, 100)
     await asyncio.sleep(0)
     assert not waiting.done()
-    memory.take([slot(2, b"a", 7)], {b"a": [message]}, 100)
+    memory.apply_records([slot(2, b"a", 7)], {b"a": [message]}, 100)
     await waiting
 
     assert message.accepted
@@ -61,10 +61,10 @@ async def test_the_lane_is_past_it(memory: LaneMemory) -> None:
     message = awaited(memory, 7)
     waiting = asyncio.create_task(message.wait(memory, "in", 0, 7))
     await asyncio.sleep(0)
-    memory.take([slot(0, b"a", 6), meta(7)], {b"a": [message]}, 100)
+    memory.apply_records([slot(0, b"a", 6), meta(7)], {b"a": [message]}, 100)
     await asyncio.sleep(0)
     assert not waiting.done()
-    memory.take([meta(8)], {}, 100)
+    memory.apply_records([meta(8)], {}, 100)
     await waiting
     await message.wait(memory, "in", 0, 7)  # at once
 
@@ -73,14 +73,14 @@ async def test_the_lane_is_past_it(memory: LaneMemory) -> None:
 
 async def test_offsets_of_a_deleted_topic(memory: LaneMemory) -> None:
     """A lane that was past an offset before it was written speaks of another topic."""
-    memory.take([meta(8)], {}, 100)
+    memory.apply_records([meta(8)], {}, 100)
     message = awaited(memory, 0)
     waiting = asyncio.create_task(message.wait(memory, "in", 0, 0))
     await asyncio.sleep(0)
-    memory.take([meta(9)], {}, 100)
+    memory.apply_records([meta(9)], {}, 100)
     await asyncio.sleep(0)
     assert not waiting.done()
-    memory.take([meta(1, topic_id="U")], {}, 100)
+    memory.apply_records([meta(1, topic_id="U")], {}, 100)
     await waiting
 
 
@@ -96,10 +96,10 @@ async def test_failure(memory: LaneMemory) -> None:
 def test_the_latest_ids_are_kept(memory: LaneMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as the ring has, and some more; an ID that was accepted again counts by its last acceptance."""
     monkeypatch.setattr(lane_memory, "SPARE_IDS", 1)
-    memory.take([meta(0, capacity=2)], {}, 100)
-    memory.take([slot(0, b"a", 0), slot(1, b"b", 1), slot(2, b"a", 2), slot(3, b"c", 3)], {}, 100)
+    memory.apply_records([meta(0, capacity=2)], {}, 100)
+    memory.apply_records([slot(0, b"a", 0), slot(1, b"b", 1), slot(2, b"a", 2), slot(3, b"c", 3)], {}, 100)
     assert sorted(memory.known) == [b"a", b"b", b"c"]
-    memory.take([slot(4, b"d", 4)], {}, 100)
+    memory.apply_records([slot(4, b"d", 4)], {}, 100)
 
     numbers = {key: codec.sequence_of(value) for key, value in memory.known.items()}
     assert numbers == {b"a": 2, b"c": 3, b"d": 4}
@@ -108,7 +108,7 @@ def test_the_latest_ids_are_kept(memory: LaneMemory, monkeypatch: pytest.MonkeyP
 
 def test_a_ring_larger_than_the_memory(memory: LaneMemory) -> None:
     """An unknown ID may be in the ring then."""
-    memory.take([meta(0, capacity=1_000), *(slot(n, b"%d" % n) for n in range(5))], {}, 3)
+    memory.apply_records([meta(0, capacity=1_000), *(slot(n, b"%d" % n) for n in range(5))], {}, 3)
 
     assert sorted(memory.known) == [b"2", b"3", b"4"]
     assert not memory.complete
@@ -118,22 +118,22 @@ def test_what_came_before(memory: LaneMemory, monkeypatch: pytest.MonkeyPatch) -
     """Older IDs are forgotten first, and change nothing of newer ones."""
     monkeypatch.setattr(lane_memory, "SPARE_IDS", 0)
     memory = LaneMemory(complete=False)
-    memory.take([slot(5, b"a", 5), meta(0, capacity=3)], {}, 100)
+    memory.apply_records([slot(5, b"a", 5), meta(0, capacity=3)], {}, 100)
     older = {id_: slot(number, id_).value or b"" for id_, number in ((b"c", 2), (b"b", 1), (b"a", 0))}
     memory.add_older(older, 100)
 
     assert memory.complete
     assert [codec.sequence_of(value) for value in memory.known.values()] == [1, 2, 5]
-    memory.take([slot(6, b"d")], {}, 100)
+    memory.apply_records([slot(6, b"d")], {}, 100)
     assert list(memory.known) == [b"c", b"a", b"d"]
 
 
 @pytest.mark.parametrize(("head", "covers"), [(10, True), (13, True), (14, False)])
 def test_the_ring_went_round(memory: LaneMemory, head: int, covers: bool) -> None:
     """The head was 10 and the capacity is 3: the fourth ID overwrites the slot of the first."""
-    memory.take([meta(0, head=10, capacity=3)], {}, 100)
+    memory.apply_records([meta(0, head=10, capacity=3)], {}, 100)
     message = awaited(memory, 0)
-    memory.take([meta(1, head=head, capacity=3)], {}, 100)
+    memory.apply_records([meta(1, head=head, capacity=3)], {}, 100)
 
     assert memory.state is not None
     assert message.covers(memory.state) is covers

@@ -13,23 +13,23 @@ def test_what_failed_comes_first_the_next_time() -> None:
     outbox = Outbox()
     outbox.add_records([_record(b"1")])
     outbox.set_state(b"g", b"one")
-    assert outbox.take() == ([_record(b"1")], {b"g": b"one"})
+    assert outbox.uncommitted() == ([_record(b"1")], {b"g": b"one"})
     outbox.add_records([_record(b"2")])
     outbox.set_state(b"g", None)
 
-    assert outbox.take() == ([_record(b"1"), _record(b"2")], {b"g": None})
+    assert outbox.uncommitted() == ([_record(b"1"), _record(b"2")], {b"g": None})
     assert outbox.commit() == {b"g": None}
-    assert outbox.take() == ([], {})
+    assert outbox.uncommitted() == ([], {})
 
 
 def test_what_comes_during_a_transaction_is_not_committed_with_it() -> None:
     outbox = Outbox()
     outbox.add_records([_record(b"1")])
-    outbox.take()
+    outbox.uncommitted()
     outbox.add_records([_record(b"2")])
     outbox.commit()
 
-    assert outbox.take()[0] == [_record(b"2")]
+    assert outbox.uncommitted()[0] == [_record(b"2")]
 
 
 def test_it_knows_its_size() -> None:
@@ -37,17 +37,17 @@ def test_it_knows_its_size() -> None:
     outbox = Outbox()
     outbox.add_records([_record(b"1", HURRY_BYTES)])
     assert (outbox.hurried, outbox.full) == (True, False)
-    outbox.take()
+    outbox.uncommitted()
     outbox.add_records([_record(b"2", FULL_BYTES)])
     assert outbox.full
     outbox.commit()
     assert outbox.bytes == FULL_BYTES
-    outbox.take()
+    outbox.uncommitted()
     outbox.commit()
     for state in (b"12345", b"1", None, b"123"):
         outbox.set_state(b"g", state)
     known = outbox.bytes
-    outbox.take()
+    outbox.uncommitted()
     outbox.commit()
 
     assert known > 3

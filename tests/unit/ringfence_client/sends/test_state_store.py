@@ -64,7 +64,7 @@ class _Cluster:
         await store.prepare()
         for group, state in states.items():
             self.outbox.set_state(group, state)
-        self.outbox.take()
+        self.outbox.uncommitted()
         offsets = {}
         for record in store.records_of(states):
             offset = self.logs.append_record(TOPIC, record.partition, 0, record.key, record.value).offset

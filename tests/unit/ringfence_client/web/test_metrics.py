@@ -35,7 +35,7 @@ def test_metrics() -> None:
     metrics = ConsumerMetrics(consumer, measuring)
     measuring.lags = {0: 4, 2: None}
     consumer.memory.set_fetched(1_000)
-    consumer.dispatcher.runs.times.add(0.02)
+    consumer.dispatcher.runs.times.record(0.02)
     found = _samples(metrics)
 
     assert found["ringfence_consumer_lag_records", "0"] == 4
@@ -82,7 +82,7 @@ def test_buckets_of_run_times() -> None:
     """A bucket has the runs up to its bound, the bound included, as Prometheus has it."""
     times = RunTimes()
     for seconds in (0.0005, 0.001, 0.0011, 300.0, 301.0):
-        times.add(seconds)
+        times.record(seconds)
 
     assert times.counts[:2] == [2, 1]
     assert times.counts[-2:] == [1, 1]

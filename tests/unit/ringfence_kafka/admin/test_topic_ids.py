@@ -87,7 +87,7 @@ class _Brokers:
     def ask(self, *topics: str) -> list[str]:
         """Return the IDs, or the names of errors."""
         self.asked = []
-        found = asyncio.run(self.questions.ask(topics))
+        found = asyncio.run(self.questions.identify(topics))
         return [
             item.topic_id if isinstance(item, TopicIdentity) else type(item).__name__
             for item in (found[topic] for topic in topics)

@@ -62,7 +62,7 @@ async def _all(buffers: Buffers, fetched: Fetched) -> tuple[list[Any], int]:
         if held is not None:
             held.free()
         del records, held
-        buffers.settle()
+        buffers.apply_changes()
     return found, most
 
 
@@ -94,7 +94,7 @@ async def test_dropped_and_fetched_again(buffers: Buffers, read: bool) -> None:
         found += [record.offset for record in records]
         assert held is not None
         held.free()
-        buffers.settle()
+        buffers.apply_changes()
         if TP in fetched._records:
             fetched._records.pop(TP)._partition_records = None
         fetched.answer(data)
@@ -228,7 +228,7 @@ async def test_what_the_core_leaves_in_the_middle(
             if held is not None:
                 held.free()
         else:
-            there = native_changelog.take(fetched, TP)
+            there = native_changelog.take_records(fetched, TP)
             records = (
                 fetched._records[TP].getall(7) if there is None and TP in fetched._records else there or []
             )
@@ -236,7 +236,7 @@ async def test_what_the_core_leaves_in_the_middle(
                 del fetched._records[TP]
         objects += 0 if isinstance(records, RawRecords) else len(records)
         found += [record.offset for record in records]
-        buffers.settle()
+        buffers.apply_changes()
 
     assert found == list(range(60))
     assert 10 <= objects < 60

@@ -66,7 +66,7 @@ OFFSETS = TxnOffsetCommitRequest("tx", "group", 7, 0, [])
 async def test_refused_in_part() -> None:
     """A transaction with a refused partition sends no batch outside it, and each waiting caller learns the reason."""
     sender = Sender()
-    await sender.way.begin()
+    await sender.way.begin_transaction()
     both = [await sender.add(OUT), await sender.add(LOG)]
     assert sender.sent() == []
     sender.manager.error_transaction(TopicAuthorizationFailedError({"out"}))
@@ -80,13 +80,13 @@ async def test_refused_in_part() -> None:
 async def test_sent_again_after_its_transaction() -> None:
     """A batch that is to be sent again, of a transaction that has ended, is not sent in the next."""
     sender = Sender()
-    await sender.way.begin()
+    await sender.way.begin_transaction()
     late = await sender.add(LOG)
     sender.manager.partition_added(LOG)
     nodes, _ = sender.accumulator.drain_by_nodes(ignore_nodes=set(), muted_partitions=frozenset())
     sender.manager.aborting_transaction()
     sender.manager.complete_transaction()
-    await sender.way.begin()
+    await sender.way.begin_transaction()
     sender.accumulator.reenqueue(nodes[NODE][LOG])
 
     assert sender.sent() == []
@@ -99,13 +99,13 @@ async def test_sent_again_after_its_transaction() -> None:
 async def test_what_may_come_late(request_: Any, error: Exception) -> None:
     """A transaction whose answer was lost, for any reason, prevents another one in that epoch."""
     sender = Sender()
-    await sender.way.begin()
+    await sender.way.begin_transaction()
     sender.fails = error
     with pytest.raises(type(error)):
         await sender.producer.client.send(NODE, request_, group=ConnectionGroup.COORDINATION)
 
     with pytest.raises(KafkaConnectionError, match="may still arrive"):
-        await sender.way.begin()
+        await sender.way.begin_transaction()
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,6 @@ async def test_what_cannot_come_late(request_: Any, error: Exception | None) -> 
     sender.fails = error
     with contextlib.nullcontext() if error is None else pytest.raises(type(error)):
         await sender.producer.client.send(NODE, request_)
-    await sender.way.begin()
+    await sender.way.begin_transaction()
 
     assert sender.manager.is_in_transaction()

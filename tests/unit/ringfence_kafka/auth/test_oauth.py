@@ -312,9 +312,9 @@ def test_who_cannot_call_it_says_so_first() -> None:
     )  # fmt: skip
 
     with pytest.raises(ConfigurationError, match="cannot call it"):
-        job.run(settings, job.Options())
+        job.run_job(settings, job.Options())
     with pytest.raises(ConfigurationError, match="cannot call it"):
-        audit.run(asked)
+        audit.run_audit(asked)
 
 
 # -- settings -----------------------------------------------------------------------------------------------------

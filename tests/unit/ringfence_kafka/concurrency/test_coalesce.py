@@ -33,9 +33,9 @@ async def test_one_request_for_many() -> None:
     """Questions of one turn form one request; those that come meanwhile form the next, even repeated ones."""
     oracle = Oracle()
     together = RequestCoalescer(oracle)
-    first = [asyncio.create_task(together.ask(name)) for name in ("a", "b", "a")]
+    first = [asyncio.create_task(together.answer(name)) for name in ("a", "b", "a")]
     await _turn()
-    second = [asyncio.create_task(together.ask(name)) for name in ("a", "c")]
+    second = [asyncio.create_task(together.answer(name)) for name in ("a", "c")]
     await _turn()
     oracle.may.set()
 
@@ -49,24 +49,24 @@ async def test_error_of_one_question() -> None:
     oracle = Oracle()
     oracle.may.set()
     together = RequestCoalescer(oracle)
-    good, bad = await asyncio.gather(together.ask("a"), together.ask("bad"), return_exceptions=True)
+    good, bad = await asyncio.gather(together.answer("a"), together.answer("bad"), return_exceptions=True)
 
     assert good == 1
     assert isinstance(bad, ValueError)
 
-    answers = await asyncio.gather(together.ask("a"), together.ask("down"), return_exceptions=True)
+    answers = await asyncio.gather(together.answer("a"), together.answer("down"), return_exceptions=True)
 
     assert [type(answer) for answer in answers] == [OSError, OSError]
-    assert await together.ask("a") == 3
+    assert await together.answer("a") == 3
 
 
 async def test_cancelled_while_it_waits() -> None:
     """A cancelled caller does not cancel others, and its question is dropped if the request has not begun."""
     oracle = Oracle()
     together = RequestCoalescer(oracle)
-    one, other = (asyncio.create_task(together.ask("a")) for _ in range(2))
+    one, other = (asyncio.create_task(together.answer("a")) for _ in range(2))
     await _turn()
-    late = asyncio.create_task(together.ask("late"))
+    late = asyncio.create_task(together.answer("late"))
     await _turn()
     one.cancel()
     late.cancel()
@@ -83,9 +83,9 @@ async def test_stopped() -> None:
     """A stop ends every wait: for the running request, for the next one, for one that has not begun, and for a late question."""
     oracle = Oracle()
     together, idle = RequestCoalescer(oracle), RequestCoalescer(oracle)
-    waiting = [asyncio.create_task(together.ask("a"))]
+    waiting = [asyncio.create_task(together.answer("a"))]
     await _turn()
-    waiting += [asyncio.create_task(together.ask("b")), asyncio.create_task(idle.ask("a"))]
+    waiting += [asyncio.create_task(together.answer("b")), asyncio.create_task(idle.answer("a"))]
     await asyncio.sleep(0)  # it has asked, and nothing has begun
     await idle.stop()
     await _turn()
@@ -94,4 +94,4 @@ async def test_stopped() -> None:
     ends = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(item) for item in ends] == [StoppedError] * 3
     with pytest.raises(StoppedError):
-        await together.ask("c")
+        await together.answer("c")

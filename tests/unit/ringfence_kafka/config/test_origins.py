@@ -53,7 +53,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def _values(path: Path, environ: dict[str, str], **options: Any) -> dict[str, Value]:
-    document = load.read(path, environ, load.Connection(**options))
+    document = load.read_document(path, environ, load.Connection(**options))
     found = list(effective(document, load.validate(document.data)))
     assert len({value.key for value in found}) == len(found)
     return {value.key: value for value in found}

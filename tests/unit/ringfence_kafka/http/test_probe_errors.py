@@ -57,8 +57,10 @@ async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], wh
 
         assert isinstance(found, ProbeError)
         assert (what in found.what, do in found.do) == (True, True), found
-        assert await show.ask(validate({"app": app.model_dump()}), url) == found
-        assert f"cannot be asked at {url} ({found})" == await consumer_api.ask(app, url, "groups/skip", {})
+        assert await show.fetch_groups(validate({"app": app.model_dump()}), url) == found
+        assert f"cannot be asked at {url} ({found})" == await consumer_api.send_order(
+            app, url, "groups/skip", {}
+        )
 
 
 async def test_other_servers(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ async def test_tokens(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     wrong = validate({"app": {"web_token_env": "RINGFENCE_WEB_TOKEN"}}).app
     async with served(HttpAuth(TOKEN), _page) as url:
         no_token, other = await _asked(without, url, path), await _asked(wrong, url, path)
-        refused = await consumer_api.ask(wrong, url, "groups/skip", {})
+        refused = await consumer_api.send_order(wrong, url, "groups/skip", {})
         monkeypatch.setenv("RINGFENCE_WEB_TOKEN", TOKEN)
         right = await _asked(wrong, url, path)
 
@@ -97,7 +99,7 @@ async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
     """The verb ``status`` gives the reason why a worker is not heard, for the worker and for its waiting lanes."""
     app = _app(tmp_path, not_before=NOW - 9 * DAY, not_after=NOW - DAY)
     async with served(http_auth(app), _page) as url, session(app, 10) as asking:
-        why = await lanes.ask(asking, app, url)
+        why = await lanes.fetch_document(asking, app, url)
     assert isinstance(why, ProbeError)
     worker = replace(WORKER, ready=None, unheard=why)
     waiting = replace(with_lanes(state=UNKNOWN, lag=4, head_age_seconds=61.0), workers=[worker])

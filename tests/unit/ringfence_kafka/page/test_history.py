@@ -71,9 +71,9 @@ def test_processes_add_up() -> None:
     answers = [_answer("a", 7, lag=1, covered=50, oldest=3), _answer("b", 7, lag=10, covered=40, oldest=2)]
     charts = merged("hour", [*answers, answers[0]])  # one is asked at two addresses, and counts once
 
-    shown = {name: values[-2:] for name, values in charts.of(*ORDERS).items()}
+    shown = {name: values[-2:] for name, values in charts.figures(*ORDERS).items()}
     assert shown == {"lag": [11, 13], "covered": [40, 41], "oldest": [3, 4]}
-    assert charts.of("address", "none") == {}
+    assert charts.figures("address", "none") == {}
     assert merged("hour", []).rows == {}
 
 
@@ -81,5 +81,5 @@ def test_slots_of_processes_match() -> None:
     """A process that answers before the slot of another one begins is shifted; its last slot is not known."""
     charts = merged("hour", [_answer("a", 8, lag=1), _answer("b", 7, lag=10), _answer("c", -9_999, lag=5)])
 
-    assert charts.of(*ORDERS)["lag"][-3:] == [10, 12, 2]
-    assert len(charts.of(*ORDERS)["lag"]) == SPANS["hour"].slots
+    assert charts.figures(*ORDERS)["lag"][-3:] == [10, 12, 2]
+    assert len(charts.figures(*ORDERS)["lag"]) == SPANS["hour"].slots

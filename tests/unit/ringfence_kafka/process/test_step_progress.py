@@ -33,11 +33,11 @@ def lines() -> list[str]:
 def test_a_line_a_step(lines: list[str], clock: _Clock) -> None:
     """Each step has a line with its own counts, or those of tasks, and its time. Between steps there is none."""
     steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
-    steps.begin("reading orders")
+    steps.start_step("reading orders")
     steps.count("300,000 messages")
     clock.now += 12.4
     steps.report_due()
-    steps.begin("counting")
+    steps.start_step("counting")
     clock.now += 0.26
     steps.end()
     steps.end()
@@ -51,7 +51,7 @@ def test_a_line_a_step(lines: list[str], clock: _Clock) -> None:
 def test_a_long_step_goes_on(lines: list[str], clock: _Clock) -> None:
     """A long step prints its first line after ten seconds, then at intervals that grow to a minute."""
     steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
-    steps.begin("matching")
+    steps.start_step("matching")
     began, at = clock.now, []
     while clock.now < began + 400:
         clock.now += 1
@@ -81,7 +81,7 @@ def test_records_of_all_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "reading orders\\x1b[31m: 10 records, 0.0 s\n"
 
 
-PROGRAM = "from ringfence_kafka.process import step_progress\nwith step_progress.steps() as each:\n    each.say('line')\n    each.begin('step')\n"
+PROGRAM = "from ringfence_kafka.process import step_progress\nwith step_progress.steps() as each:\n    each.say('line')\n    each.start_step('step')\n"
 
 
 def test_a_terminal_has_no_lines() -> None:

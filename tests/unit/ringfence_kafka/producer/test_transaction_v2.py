@@ -131,7 +131,7 @@ class Bench:
     async def write(self, *places: tuple[str, int]) -> tuple[list[int], list[Batch]]:
         made = [Batch() for _ in places]
         self.broker.places = list(places)
-        await self.way.begin()
+        await self.way.begin_transaction()
         batches = [Outgoing(*place, batch) for place, batch in zip(places, made, strict=True)]
         return await self.way.write(batches, NEXT, "group"), made
 
@@ -326,7 +326,7 @@ async def test_what_may_be_committed_is_not_aborted() -> None:
 async def test_nothing_written_needs_no_end() -> None:
     """A transaction without records and offsets sends no request."""
     bench = Bench()
-    await bench.way.begin()
+    await bench.way.begin_transaction()
     await bench.way.write([], {}, "")
     await bench.way.commit()
     await bench.way.abort()

@@ -13,7 +13,7 @@ EVENT = b'{"specversion":"1.0","source":"/shop","id":"42","data":{"id":"other"}}
 def _read(
     forms: Any, headers: Headers = (), key: bytes | None = None, value: bytes | None = None
 ) -> bytes | None:
-    return DuplicateIds(checked_forms(forms), ("_AMQ_DUPL_ID",)).read(headers, key, value)
+    return DuplicateIds(checked_forms(forms), ("_AMQ_DUPL_ID",)).id_of(headers, key, value)
 
 
 def test_a_list_of_one_is_its_form() -> None:
@@ -35,7 +35,7 @@ def test_a_missing_part_is_a_missing_id(missing: Headers) -> None:
     """A part that is missing, null or empty gives no ID: the others alone are not unique."""
     ids = DuplicateIds(("header:a", "header:b"), ())
 
-    assert ids.read([("a", b"1"), *missing], None, None) is None
+    assert ids.id_of([("a", b"1"), *missing], None, None) is None
     assert ids.fault([("a", b"1"), *missing], None, None) == (
         'no duplicate ID: the header b is missing or empty (duplicate_id_missing = "quarantine")'
     )

@@ -37,8 +37,8 @@ def _write(
     def fill(writes: Writes) -> None:
         if sequences:
             key = chunks.key_of(CAPACITY, sequences[-1])
-            writes.put_chunk(key, Chunk.of(CAPACITY, map(_value, sequences)))
-            store.chunk_keys().add(key)
+            writes.put_chunk(key, Chunk.from_values(CAPACITY, map(_value, sequences)))
+            store.chunk_keys().append(key)
         writes.put_slots(slots)
         for key in store.chunk_keys().dead(low):
             writes.delete_chunk(key)
@@ -103,7 +103,9 @@ def test_an_interrupted_building_is_told(store: Store) -> None:
     """Chunks without a state, which a write of both leaves only where something was lost, are trusted as little as slots without one."""
     assert not store.unfinished
     key = chunks.key_of(CAPACITY, 0)
-    store.write(store.epoch, None, lambda writes: writes.put_chunk(key, Chunk.of(CAPACITY, [_value(0)])))
+    store.write(
+        store.epoch, None, lambda writes: writes.put_chunk(key, Chunk.from_values(CAPACITY, [_value(0)]))
+    )
 
     assert store.unfinished
     assert store.state() is None
@@ -113,7 +115,7 @@ def test_an_interrupted_building_is_told(store: Store) -> None:
 def test_damaged_chunk(store: Store, damage: bytes) -> None:
     """A damaged chunk is distinguished from a sound one. The store is rebuilt, and no damaged byte counts as an ID."""
     meta = Meta(CAPACITY, 1, 0, {}, {}, "incarnation")
-    sound = Chunk.of(CAPACITY, [_value(0)]).encoded
+    sound = Chunk.from_values(CAPACITY, [_value(0)]).encoded
     state = StoredState(meta, 10, 1.0, indexed=False)
     store.write(
         store.epoch,

@@ -76,7 +76,7 @@ async def test_a_cluster_that_does_not_answer() -> None:
         port = listener.getsockname()[1]
     settings = validate({"kafka": {"bootstrap_servers": f"127.0.0.1:{port}"}, "app": {"id": "shop"}})
     with patch.object(removed_bridges, "ANSWER_LIMIT_S", 0.5):
-        left, (fault,) = await removed_bridges.read(settings)
+        left, (fault,) = await removed_bridges.find_removed(settings)
 
     assert left == []
     assert fault.startswith(

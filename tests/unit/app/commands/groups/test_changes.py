@@ -37,7 +37,7 @@ class _Topic(ClusterDouble):
         monkeypatch.setattr(show, "progresses", self._progresses)
         monkeypatch.setattr(show, "read_position", self._standing)
         monkeypatch.setattr(show, "unfinished", self._unfinished)
-        monkeypatch.setattr(consumer_api, "ask", self._ask)
+        monkeypatch.setattr(consumer_api, "send_order", self._ask)
         monkeypatch.setattr(offline_drop, "drop_below", self._drop_below)
 
     def dropped(self, happens: Callable[[], object], *, skip: bool) -> tuple[int, str]:

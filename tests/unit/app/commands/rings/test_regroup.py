@@ -149,7 +149,7 @@ class _Logs:
 
 def _begun(lanes: int, partitions: int, logs: _Logs, accepted: Sequence[tuple[bytes, int, int]]) -> None:
     """Lanes that have accepted IDs: each with its lane and its time."""
-    layout = LaneLayout.of(lanes, partitions)
+    layout = LaneLayout.from_setting(lanes, partitions)
     for lane in range(layout.lanes):
         own = [(id_, at) for id_, of, at in accepted if of == lane]
         entries = [
@@ -304,7 +304,7 @@ def _state(logs: _Logs) -> dict[int, object]:
 
 def _with_many_ids(partitions: int, lanes: int) -> _Logs:
     logs = _Logs(partitions)
-    _begun(lanes, partitions, logs, _accepted(LaneLayout.of(lanes, partitions).lanes, 40))
+    _begun(lanes, partitions, logs, _accepted(LaneLayout.from_setting(lanes, partitions).lanes, 40))
     return logs
 
 
@@ -315,7 +315,7 @@ async def test_killed_at_each_step(partitions: int, before: int, after: int, wri
 
     Meanwhile no configuration opens the address once a lane is closed.
     """
-    whole, former = _with_many_ids(partitions, before), LaneLayout.of(before, partitions).lanes
+    whole, former = _with_many_ids(partitions, before), LaneLayout.from_setting(before, partitions).lanes
     await _regroup(whole, partitions, after)
     assert whole.writes > 1
     for kill_at in range(1, whole.writes + 1):
@@ -344,7 +344,7 @@ async def test_two_at_once(before: int, after: int, other: int) -> None:
     alone, whole = _with_many_ids(4, before), _with_many_ids(4, before)
     await _regroup(alone, 4, after)
     await _regroup(whole, 4, other)
-    lanes = range(LaneLayout.of(other, 4).lanes)
+    lanes = range(LaneLayout.from_setting(other, 4).lanes)
     for step in range(1, alone.steps + 1):
         logs = _with_many_ids(4, before)
         logs.at_step[step] = functools.partial(_regroup, logs, 4, other)

@@ -96,9 +96,9 @@ def test_nothing_to_send(tmp_path: Path) -> None:
     known = r"unknown address 'order': the configuration has orders, payments"
 
     with pytest.raises(ConfigurationError, match=known):
-        send.run(settings, "order", None)
+        send.send_lines(settings, "order", None)
     with pytest.raises(InputError, match=r"nowhere\.jsonl: No such file.*standard input"):
-        send.run(settings, "orders", str(tmp_path / "nowhere.jsonl"))
+        send.send_lines(settings, "orders", str(tmp_path / "nowhere.jsonl"))
 
 
 # -- transactions ---------------------------------------------------------------------------------------------------

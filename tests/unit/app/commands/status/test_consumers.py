@@ -91,8 +91,8 @@ async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(leases, "_stored", stored)
     nobody: Any = None
 
-    found = await consumers.read(SETTINGS, nobody)
-    without = await consumers.read(SETTINGS, nobody, ["hidden"])
+    found = await consumers.read_consumers(SETTINGS, nobody)
+    without = await consumers.read_consumers(SETTINGS, nobody, ["hidden"])
 
     assert [consumers.consumer_group for consumers in found.consumers] == ["billing"]
     assert found.faults == [

@@ -118,18 +118,18 @@ def test_given_back() -> None:
         held = buffers.hold(tp(0), 100)
         parcel = Parcel([FetchedBatch("orders", 0, begin, begin + 1, [], 0, bytes=100, held=(held,))])
         del held
-        (batch,) = parcel.take()
+        (batch,) = parcel.release()
         assert mail.add(batch)
         del batch
 
-        assert not parcel.take()
+        assert not parcel.release()
     freed = FetchedBatch("orders", 0, 0, 1, [], 0, bytes=100, held=(buffers.hold(tp(0), 100),))
     freed.free()
     freed.free()
-    buffers.settle()
+    buffers.apply_changes()
     before = buffers.used
     mail.clear()
-    buffers.settle()
+    buffers.apply_changes()
 
     assert (before, buffers.used) == (200, 0)
 
@@ -169,9 +169,9 @@ def test_partitions_that_went_away() -> None:
     buffers.assign([tp(1), tp(2)])
     assert buffers.used == BOUND
     old.free()
-    buffers.settle()
+    buffers.apply_changes()
     new = buffers.hold(tp(2), 100)
-    buffers.settle()
+    buffers.apply_changes()
 
     assert buffers.used == new.bytes == 100
     assert buffers.memory.used == 100
@@ -198,7 +198,7 @@ def test_bound_and_progress(seed: int) -> None:
         assert buffers.used <= BOUND + partitions * max(0, 100_000 - own)
     held.clear()
     gc.collect()
-    buffers.settle()
+    buffers.apply_changes()
 
     assert buffers.used == 0
     assert all(buffers.has_room(tp(index)) for index in range(partitions))

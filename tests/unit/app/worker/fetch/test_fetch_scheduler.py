@@ -40,7 +40,9 @@ class Asked:
 
     def read(self, **behind: bool) -> None:
         """By number of the partition."""
-        self.pace.read({TopicPartition("orders", int(number[1:])): more for number, more in behind.items()})
+        self.pace.record_reads(
+            {TopicPartition("orders", int(number[1:])): more for number, more in behind.items()}
+        )
 
     def brokers(self) -> tuple[list[int], float]:
         """Return the brokers that are asked now, and the time until the next decision."""

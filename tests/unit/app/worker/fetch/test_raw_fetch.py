@@ -72,7 +72,7 @@ def log_of(
 
 def settled(buffers: Buffers) -> int:
     """Return the bytes that are held after everything that was given back is counted."""
-    buffers.settle()
+    buffers.apply_changes()
     return buffers.used
 
 
@@ -119,7 +119,7 @@ async def test_bounded_by_bytes(codec: int) -> None:
         found += [record.offset for record in records]
         counts.append(len(records))
         del records, held
-        buffers.settle()
+        buffers.apply_changes()
 
     assert found == list(range(1_190))
     assert min(counts[:-1]) > max(counts) / 2
@@ -167,7 +167,7 @@ async def test_objects_cost_more() -> None:
     raw_bytes = buffers.used
     batch.unpack()
     batch.unpack()
-    buffers.settle()
+    buffers.apply_changes()
     assert isinstance(records, RawRecords)
     content = records.core.fitting(0, 0, 0, 10)[1]
     more = 10 * (RECORD_BYTES - RAW_RECORD_BYTES + HEADER_BYTES) + (COPIES - RAW_COPIES) * content

@@ -83,7 +83,9 @@ def test_what_its_new_name_leaves_unknown() -> None:
         base = renames.called(first, former)
         return {
             n
-            for doubt in doubts([address], renames.with_former(cuts, former), base, [Rings.of(0, 1)])
+            for doubt in doubts(
+                [address], renames.with_former(cuts, former), base, [Rings.from_settings(0, 1)]
+            )
             for n in doubt.anomalies
         }
 

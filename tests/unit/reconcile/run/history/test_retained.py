@@ -40,7 +40,7 @@ def runs(tmp_path: Path) -> RunHistory:
         run = Run(number, number - 1 or None, day, "clean", accepted={"a": {0: 5}, "b": {0: 5}})
         run.positions = {name: Position("id", (0,), (10,)) for name in "ab"}
         run.rules = {"a": {"id_cache_size": 5}, "b": {"id_cache_size": 5_000}}
-        run.leaves = retained.of(files, day, number)
+        run.leaves = retained.files_by_folder(files, day, number)
         made.commit(run)
     return made
 

@@ -11,7 +11,7 @@ ONE_TO_TWO = [Regrouped(9, 0, 1, 2, (50, 0, 70, 0), 0, 2), Regrouped(10, 1, 1, 2
 
 def test_without_a_regroup_the_ring_is_the_lane() -> None:
     """The ring is the lane if no regrouping happened, with and without the key `lanes`. More partitions of the same lanes add no ring."""
-    each, one, two = Rings.of(0, 4), Rings.of(1, 4), Rings.of(2, 8)
+    each, one, two = Rings.from_settings(0, 4), Rings.from_settings(1, 4), Rings.from_settings(2, 8)
 
     assert ([*each.all], [*one.all], [*two.all]) == ([0, 1, 2, 3], [0], [0, 1])
     assert [each.of_partition(3), one.of_partition(3), two.of_partition(5)] == [3, 0, 1]
@@ -22,13 +22,13 @@ def test_without_a_regroup_the_ring_is_the_lane() -> None:
 
 def test_new_rings_have_new_numbers() -> None:
     """Four lanes, one, and two: each new ring knows the IDs of those whose partitions its lane has, of all before them too."""
-    rings = Rings.of(2, 4, regroups([*ONE_TO_TWO, FOUR_TO_ONE]))
+    rings = Rings.from_settings(2, 4, regroups([*ONE_TO_TWO, FOUR_TO_ONE]))
 
     assert (rings.starts, rings.lanes, rings.now) == ([0, 4, 5], [4, 1, 2], range(5, 7))
     assert rings.ancestors[4] == {0, 1, 2, 3}
     assert rings.ancestors[5] == rings.ancestors[6] == {0, 1, 2, 3, 4}
     assert (rings.heirs(4), rings.heirs(5), rings.settled(4), rings.settled(6)) == ([5, 6], [5], 4, 6)
-    assert Rings.of(1, 4, regroups([FOUR_TO_ONE])).settled(3) == 4
+    assert Rings.from_settings(1, 4, regroups([FOUR_TO_ONE])).settled(3) == 4
     assert [rings.at(number) for number in (6, 7, 8, 9, 11)] == [0, 4, 4, 5, 5]
     assert [change.nexts for change in rings.regroups] == [
         {0: 10, 1: 20, 2: 30, 3: 40},
@@ -43,8 +43,8 @@ def test_the_journal_counts_more_than_the_file() -> None:
     """
     back = Regrouped(11, 0, 2, 4, (9, 9, 9, 9), 0, 0)
 
-    assert [*Rings.of(0, 4, regroups([FOUR_TO_ONE])).now] == [4]
-    assert [*Rings.of(2, 4, regroups([FOUR_TO_ONE, *ONE_TO_TWO, back])).now] == [7, 8, 9, 10]
+    assert [*Rings.from_settings(0, 4, regroups([FOUR_TO_ONE])).now] == [4]
+    assert [*Rings.from_settings(2, 4, regroups([FOUR_TO_ONE, *ONE_TO_TWO, back])).now] == [7, 8, 9, 10]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -59,7 +59,7 @@ def test_every_partition_keeps_its_ids(seed: int) -> None:
         for lane in range(after)
         if before != after
     ]
-    rings = Rings.of(counts[-1], partitions, regroups(changes))
+    rings = Rings.from_settings(counts[-1], partitions, regroups(changes))
 
     for partition in range(partitions):
         former = [start + partition % lanes for start, lanes in zip(rings.starts, rings.lanes, strict=True)]

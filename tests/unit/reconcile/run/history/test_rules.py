@@ -11,7 +11,7 @@ from reconcile.run.history.rings import Regrouped, Rings, regroups
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 
-RINGS = Rings.of(0, 2)
+RINGS = Rings.from_settings(0, 2)
 
 
 def _address(**keys: Any) -> AddressSettings:
@@ -103,7 +103,7 @@ def test_lanes_of_which_all_ids_are_known() -> None:
     assert rules.lanes_whole("a", _cut(), base, 4) == [0, 1]
     assert [rules.lanes_whole("a", _cut(role), base, 4) for role in ("input", "accepted")] == [[], []]
     assert rules.lanes_whole("a", _cut(), None, 0) == rules.lanes_whole("b", _cut(), base, 0) == []
-    (rule,) = rules.of([_address()], {"a": _cut()}, [base], 2, [5], {0}, (), {0}, {"a": False})
+    (rule,) = rules.rules_of([_address()], {"a": _cut()}, [base], 2, [5], {0}, (), {0}, {"a": False})
     assert (rule.evidence_deleted, rule.lanes_whole) == (True, [0])
 
 
@@ -147,12 +147,14 @@ def test_lanes_that_are_not_those_of_this_file() -> None:
         cut = replace(_cut(), recorded=dict(enumerate(recorded)))
         return [doubt.why for doubt in rules.doubts([own], {"a": cut}, base, [rings])]
 
-    assert doubts(Rings.of(1, 2), None, one, each) == []
-    assert [why[:35] for why in doubts(Rings.of(1, 2), None, each)] == ["lanes 0 of a have another lanes tha"]
-    assert doubts(Rings.of(1, 2), _run(1, {}), one) == ["lanes changed since the last run"]
-    assert doubts(Rings.of(1, 2, changed), _run(1, {}), one) == []
-    assert doubts(Rings.of(1, 2), _run(1, {}, lanes=1), one) == []
-    promised = rules.promised([own], {"a": _cut()}, [], [Rings.of(1, 2, changed)])
+    assert doubts(Rings.from_settings(1, 2), None, one, each) == []
+    assert [why[:35] for why in doubts(Rings.from_settings(1, 2), None, each)] == [
+        "lanes 0 of a have another lanes tha"
+    ]
+    assert doubts(Rings.from_settings(1, 2), _run(1, {}), one) == ["lanes changed since the last run"]
+    assert doubts(Rings.from_settings(1, 2, changed), _run(1, {}), one) == []
+    assert doubts(Rings.from_settings(1, 2), _run(1, {}, lanes=1), one) == []
+    promised = rules.promised([own], {"a": _cut()}, [], [Rings.from_settings(1, 2, changed)])
     assert promised == [{0: 20_000, 1: 20_000, 2: 20_000}]
 
 

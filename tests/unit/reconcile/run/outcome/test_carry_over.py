@@ -9,7 +9,7 @@ from reconcile import job
 from reconcile.anomalies.names import Anomaly
 from reconcile.cluster.admin import TopicFacts
 from reconcile.cluster.survey import Survey
-from reconcile.run.frames.scope import begin
+from reconcile.run.frames.scope import begin_run
 from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
 from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.layout import ids_folder
@@ -26,7 +26,7 @@ TODAY = "2026-11-21"
 JOURNAL = {"app-journal": Position("j", (0,), (7,))}
 ROLES = ("input", "forward", "accepted", "quarantine")
 
-RINGS = Rings.of(0, 1)
+RINGS = Rings.from_settings(0, 1)
 
 
 def _settings(*names: str, **keys: Any) -> Settings:
@@ -121,12 +121,12 @@ def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
     settings = _settings("a")
     (address,) = settings.addresses
     runs = RunHistory(LocalFiles(str(tmp_path)))
-    base, cuts = begin(settings, runs, _survey(10))
+    base, cuts = begin_run(settings, runs, _survey(10))
     runs.finished[1] = _handed_on(settings, base, cuts, 1)
     assert runs.finished[1].rules == {"a": kept(address)}
 
     def spans(start: int) -> tuple[int | None, int]:
-        base, cuts = begin(settings, runs, _survey(10, start=start))
+        base, cuts = begin_run(settings, runs, _survey(10, start=start))
         assert not any(cut.lost for cut in cuts.values())
         return base.number if base else None, cuts["a"].input.spans[0].begin
 
@@ -141,7 +141,7 @@ def test_what_a_run_reads(tmp_path: Path) -> None:
     first = _survey(1_000_000, journal={0: (2, 5)})
     assert job.Ready(runs, first).records(settings) == 4_000_000 + 3
 
-    runs.finished[1] = _handed_on(settings, *begin(settings, runs, first), 1)
+    runs.finished[1] = _handed_on(settings, *begin_run(settings, runs, first), 1)
     assert job.Ready(runs, _survey(1_000_002, 1_000_001, journal={0: (2, 5)})).records(settings) == 4 * 2 + 3
 
     runs.finished[1].leaves = {f"{ids_folder(TODAY, 1)}/address=a": 1}
