@@ -94,6 +94,24 @@ def test_wanted_at_half() -> None:
     assert kept.wanted() == 11
 
 
+def test_unparked_as_far_as_there_is_room() -> None:
+    """Reading again brings what is parked, in each group from its first on, as far as there is room, and one in any case."""
+    kept = _kept(8, *of(b"a", 0, 1, 2, 3, 4, 5, 6), *of(b"b", 7, 8, 9, 10))
+    for offset in (0, 1, 2):
+        kept.drop(offset, b"a")
+    again = [*of(b"a", 5, 6), *of(b"b", 9, 10)]
+    kept.unpark(again, always=False)
+    assert kept.parked == {4, 5, 6}
+
+    kept.unpark([*of(b"a", 4), *again], always=False)
+    assert _there(kept, range(11)) == [3, 4, 7, 8, 9, 10]
+    assert kept.wanted() is None
+
+    full = _kept(4, *of(None, 0, 1, 2, 3), *of(b"a", 4, 5))
+    full.unpark(of(b"a", 4, 5), always=True)
+    assert _there(full, range(6)) == [0, 1, 2, 3, 4]
+
+
 def test_gone() -> None:
     """A record that is gone from the log is wanted only once; later ones are wanted after its turn."""
     kept = _kept(4, *of(b"a", 0, 1, 2, 3, 4))

@@ -32,6 +32,17 @@ def _finish_next(window: Window) -> int | None:
 # -- what comes in ------------------------------------------------------------------------------------------------
 
 
+def test_holes() -> None:
+    """Offsets that nothing was read of, within what is fed and after it, hold nothing up."""
+    window = _window(Progress(0))
+    window.feed(of(b"a", 3, 7))
+    window.reached(20)
+
+    assert window.next == 3
+    assert [_finish_next(window), window.next] == [3, 7]
+    assert [_finish_next(window), window.next, window.end] == [7, 20, 20]
+
+
 def test_stored_runs() -> None:
     """Messages above ``next`` that the last holder finished are not repeated, and are recorded again."""
     window = _window(Progress(5, [(6, 8), (10, 11)]))
@@ -206,6 +217,16 @@ def test_skipped() -> None:
     assert [window.skip(b"a"), window.skip(b"a"), window.skip(b"a")] == [1, 1, 0]
     assert (window.progress("me", "").next, window.attempts.counts) == (2, {})
     assert window.counts == {"undone": 1, "kept": 1, "parked": 0}
+
+
+def test_purged_while_it_failed() -> None:
+    """A message that was dropped while its partition had no holder keeps neither attempts nor failures."""
+    failures = {0: Failures(2, 0), 1: Failures(3, 0)}
+    window = _window(Progress(0, attempts={0: 2, 1: 3}, failures=failures, purged={b"a": (0, 1)}))
+    window.feed(of(b"a", 0, 1))
+    written = window.progress("me", "")
+
+    assert (written.next, written.attempts, written.failures) == (1, {1: 3}, {1: Failures(3, 0)})
 
 
 def test_failures_of_what_is_finished() -> None:
