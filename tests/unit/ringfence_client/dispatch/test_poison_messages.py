@@ -152,6 +152,20 @@ async def test_isolation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (scene.turns[0].counted, scene.turns[2].counted) == (True, False)
 
 
+async def test_last_attempts_follow_one_another_after_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A last attempt that outlives its isolation makes room for the next one when it ends."""
+    monkeypatch.setattr(poison_messages, "ISOLATION_S", 0.05)
+    scene = _Scene(2)
+    await scene.ask(0, last=True)
+    await scene.ask(1, last=True)
+    await asyncio.sleep(0.06)
+    await scene.settle()
+    assert scene.begun == [0]
+    await scene.end(0)
+
+    assert scene.begun == [0, 1]
+
+
 async def test_suspended_turns_keep_nobody_waiting() -> None:
     """A partition with waiting turns goes to another consumer, although one of its turns was allowed to begin."""
     scene, away = _Scene(1), SimpleNamespace(draining=False, window=SimpleNamespace(closed=False))
