@@ -31,10 +31,7 @@ EXIT_TERMINATED: Final = 143
 @click.option("--stand-ins", is_flag=True, help="Ask for no public image: build a stand-in for each.")
 @click.option("--keep", is_flag=True, help="Leave containers and volumes of the trial for a look.")
 def main(stand_ins: bool, keep: bool) -> None:
-    """Build both images, run the compose file, kill a worker, and run the nightly profile.
-
-    Exit codes: 0 all results are right; 1 one is not, or an image does not build; 2 the machine lacks something.
-    """
+    """Build both images, run the compose file, kill a worker, run the nightly profile. Exit codes: 0 right, 1 wrong, 2 the machine lacks something."""
     began = time.monotonic()
     try:
         folder = cache_directory() / "containers"
@@ -90,7 +87,6 @@ def _try(engine: Engine, public: Public, folder: Path, *, keep: bool) -> None:
 
 
 def _engine(folder: Path) -> Engine:
-    """Return the engine of this machine; install podman where there is none."""
     found = engines.docker()
     if found is None:
         machine.require_root("podman")
@@ -110,7 +106,6 @@ def _install(purpose: str, packages: list[str]) -> None:
 
 
 def _install_compose() -> None:
-    """Install podman-compose into an environment of its own; print that first."""
     done = engines.VENV / ".setup-done"
     if done.exists() and done.stat().st_mtime > engines.LOCK.stat().st_mtime:
         return

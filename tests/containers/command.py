@@ -16,7 +16,6 @@ class CommandError(Exception):
     """A program failed, or took longer than its limit."""
 
     def __init__(self, command: Sequence[str], what: str, output: str) -> None:
-        """Say in ``what`` how the program ended."""
         last = "\n".join(f"    {line}" for line in output.strip().splitlines()[-_LINES_SHOWN:])
         super().__init__(f"{' '.join(command)}\n    {what}{': its last lines:' if last else ''}\n{last}")
 
@@ -27,7 +26,6 @@ class Ended:
 
     code: int
     output: str
-    """Its standard output."""
     errors: str
     """Its standard error, to which engines write warnings."""
 
@@ -44,18 +42,7 @@ def attempt(
     environment: Mapping[str, str] | None = None,
     folder: Path = ROOT,
 ) -> Ended:
-    """Run a program and return how it ended, whatever its exit code.
-
-    Args:
-        command: The program and its arguments.
-        limit_s: Seconds until it is killed.
-        given: Its standard input.
-        environment: Added to that of this process.
-        folder: Its working directory.
-
-    Raises:
-        CommandError: it took longer than the limit.
-    """
+    """Run a program and return how it ended, whatever its exit code. Raises CommandError if it took longer than the limit."""
     try:
         done = subprocess.run(
             command,
@@ -84,11 +71,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     folder: Path = ROOT,
 ) -> str:
-    """Run a program that must succeed, and return its standard output.
-
-    Raises:
-        CommandError: its exit code is not 0, or it took longer than the limit.
-    """
+    """Run a program that must succeed, and return its standard output."""
     ended = attempt(command, limit_s=limit_s, given=given, environment=environment, folder=folder)
     if ended.code != 0:
         raise CommandError(command, f"ended with {ended.code}", ended.everything)

@@ -31,14 +31,10 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """A container engine with its compose program.
-
-    Docker and podman take the same arguments, but for health and builds.
-    """
+    """A container engine with its compose program. Docker and podman take the same arguments, but for health and builds."""
 
     program: str
     compose: tuple[str, ...]
-    """The compose program and its own options."""
     version: str
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,11 +43,9 @@ class Engine:
         return self.program == "podman"
 
     def __call__(self, *arguments: str, limit_s: float = _LIMIT_S, given: str | bytes = b"") -> str:
-        """Run the engine's program, which must succeed; return its output."""
         return run([self.program, *arguments], limit_s=limit_s, given=given, environment=self.environment)
 
     def build(self, tag: str, context: Path, *arguments: str) -> None:
-        """Build an image from the Dockerfile of a folder."""
         # podman's own format has no health check, and its builds need no network of their own.
         own = ("--format", "docker", "--network", "host") if self.is_podman else ()
         self("build", *own, "--tag", tag, *arguments, str(context), limit_s=BUILD_S)
@@ -67,18 +61,15 @@ class Engine:
             return False
 
     def once(self, image: str, *arguments: str, options: Sequence[str] = ()) -> str:
-        """Run a container of an image to its end; return its output."""
         return self("run", "--rm", "--no-healthcheck", *options, image, *arguments)
 
     def container(self, service: str) -> str:
-        """Return the ID of the container of a service."""
         found = self._listed(f"label=com.docker.compose.service={service}")
         if len(found) != 1:
             raise LookupError(f"{len(found)} containers of the service {service}")
         return found[0]
 
     def containers(self) -> list[str]:
-        """Return the IDs of all containers of the project."""
         return self._listed()
 
     def remove(self, container: str) -> None:
@@ -93,7 +84,6 @@ class Engine:
         return self("ps", "--all", "--quiet", "--no-trunc", *options).split()
 
     def state(self, service: str) -> State:
-        """Return whether the container of a service runs, and its exit code."""
         [found] = json.loads(self("inspect", self.container(service)))
         return State(found["State"]["Running"], found["State"]["ExitCode"])
 
@@ -107,7 +97,6 @@ class Engine:
         return health.get("Status") == "healthy"
 
     def log(self, service: str) -> str:
-        """Return the last lines of a service's container."""
         command = [self.program, "logs", "--tail", "40", self.container(service)]
         return attempt(command, limit_s=_LIMIT_S, environment=self.environment).everything
 
@@ -129,11 +118,7 @@ def docker() -> Engine | None:
 
 
 def podman(folder: Path) -> Engine:
-    """Return podman, set up for this machine and this trial alone.
-
-    Args:
-        folder: Its configuration is written there. The machine's own configuration is left as it is.
-    """
+    """Return podman, set up for this trial alone by a configuration in ``folder``. The machine's own is left as it is."""
     lines = [
         "[containers]",
         # Its default is above the limit of an unprivileged process.

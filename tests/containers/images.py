@@ -30,14 +30,12 @@ _DEBOOTSTRAP_S: Final = 1_200
 
 
 def services() -> dict[str, dict[str, Any]]:
-    """Return the services of the compose file."""
     [document] = deployment.documents(COMPOSE_FILE)
     found: dict[str, dict[str, Any]] = document["services"]
     return found
 
 
 def base_name() -> str:
-    """Return the public image that the Dockerfile begins with."""
     found = re.search(r"^ARG BASE=(\S+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
     if found is None:
         raise CheckError("the Dockerfile names no BASE")
@@ -50,7 +48,6 @@ class Public:
 
     base: bool
     services: frozenset[str]
-    """Services of the compose file with a public image that is here."""
 
 
 def fetch(engine: Engine, *, stand_ins: bool) -> Public:
@@ -75,16 +72,7 @@ def fetch(engine: Engine, *, stand_ins: bool) -> Public:
 
 
 def build(engine: Engine, public: Public, folder: Path) -> dict[str, str]:
-    """Build all images that the trial needs.
-
-    Args:
-        engine: Builds and keeps them.
-        public: Stand-ins are built for all others.
-        folder: Has room for a small Debian.
-
-    Returns:
-        By service, the image that runs in place of the compose file's.
-    """
+    """Build all images that the trial needs; return those that replace images of the compose file, by service."""
     _base(engine, folder, public=public.base)
     for target, image in (("ringfence", WORKER), ("ringfence-reconcile", RECONCILE)):
         with step(f"image {target}") as done:
@@ -107,7 +95,6 @@ def build(engine: Engine, public: Public, folder: Path) -> dict[str, str]:
 
 
 def override(replaced: dict[str, str], path: Path) -> None:
-    """Write a second compose file, which changes nothing but images."""
     path.write_text(
         yaml.safe_dump({"services": {name: {"image": image} for name, image in replaced.items()}}), "utf-8"
     )
@@ -144,7 +131,6 @@ def _base(engine: Engine, folder: Path, *, public: bool) -> None:
 
 
 def _inspected(engine: Engine, image: str) -> str:
-    """Check an image's user and its native core; return its version."""
     user = engine.once(image, "-u", options=["--entrypoint", "id"]).strip()
     expect(user == "10001", f"{image} runs as user {user}")
     said = engine.once(image, "--version").strip()

@@ -15,7 +15,6 @@ from tests.containers.command import CommandError, run
 PODMAN_PACKAGES: Final = ("podman", "runc", "netavark", "aardvark-dns", "iptables")
 """Debian's: the engine, a runtime for every kind of control groups, networks with names, and ports of the host."""
 SUITE: Final = "bookworm"
-"""The Debian of the images."""
 BUNDLE: Final = Path("etc/ssl/certs/ca-certificates.crt")
 _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _PIP_SETTINGS: Final = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout")
@@ -32,11 +31,7 @@ def is_debian(release: str | None = None) -> bool:
 
 
 def require_root(what: str) -> None:
-    """Refuse to continue as another user than root.
-
-    Raises:
-        PrerequisiteError: this is another user; ``what`` needs root.
-    """
+    """Refuse to continue as another user than root, which ``what`` needs."""
     if os.geteuid() != 0:
         raise PrerequisiteError(
             f"{what} needs root: run `make containers` as root, or start a Docker engine that this user may use"
@@ -44,11 +39,7 @@ def require_root(what: str) -> None:
 
 
 def require(programs: Iterable[str], packages: Sequence[str]) -> list[str]:
-    """Return the packages to install so that all programs are there; empty = nothing.
-
-    Raises:
-        PrerequisiteError: a program is missing, and this is not Debian.
-    """
+    """Return the packages to install so that all programs are there; refuse another system than Debian."""
     missing = [program for program in programs if shutil.which(program) is None]
     if not is_debian():
         if missing:
@@ -78,11 +69,7 @@ def _installed(package: str) -> bool:
 
 
 def mirror() -> str:
-    """Return the mirror of Debian that the machine's own apt uses.
-
-    Raises:
-        PrerequisiteError: apt has none.
-    """
+    """Return the mirror of Debian that the machine's own apt uses."""
     command = [
         "apt-get", "indextargets", "--format", "$(REPO_URI) $(ORIGIN) $(LABEL) $(COMPONENT)", "Created-By: Packages",
     ]  # fmt: skip
@@ -108,10 +95,7 @@ def mirror_of(targets: str) -> str | None:
 
 
 def pip_settings(listed: str) -> str:
-    """Return a pip.conf with the machine's settings; ``listed``: the output of ``pip config list``.
-
-    Folders and files of the machine are left out, because an image does not have them.
-    """
+    """Return a pip.conf with the machine's settings, without its files; ``listed``: the output of ``pip config list``."""
     found: dict[str, str] = {}
     for line in listed.splitlines():
         key, equals, value = line.partition("=")
@@ -122,7 +106,6 @@ def pip_settings(listed: str) -> str:
 
 
 def certificates_beyond(known: str, bundle: str) -> list[str]:
-    """Return the certificates of a bundle that another one lacks."""
     there = set(_CERTIFICATE.findall(known))
     return [found for found in _CERTIFICATE.findall(bundle) if found not in there]
 

@@ -16,7 +16,6 @@ from tests.containers.images import COMPOSE_FILE, services
 from tests.containers.steps import expect
 
 WEB: Final = {"worker-1": 6066, "worker-2": 6067}
-"""Port of each worker's web server on the host."""
 PROMETHEUS: Final = "http://127.0.0.1:9090"
 LIMIT_S: Final = 120.0
 RECONCILE_S: Final = 900.0
@@ -44,13 +43,7 @@ def get(url: str) -> Any:
 
 
 class Stack:
-    """The compose project of a trial.
-
-    Args:
-        engine: It runs the containers.
-        override: The second compose file, which names the images.
-        chosen: The services that have an image.
-    """
+    """The compose project of a trial, with the images of the file ``override``, and the services ``chosen``."""
 
     def __init__(self, engine: Engine, override: Path, chosen: set[str]) -> None:
         self.engine: Final = engine
@@ -71,7 +64,6 @@ class Stack:
             self._await_topics()
 
     def await_healthy(self, service: str) -> None:
-        """Wait until the health check of a service succeeds."""
         wait_for(
             lambda: self.engine.healthy(service),
             lambda: f"{service} is not healthy:\n{self.engine.log(service)}",
@@ -90,7 +82,6 @@ class Stack:
         self._compose("exec", "-T", "worker-2", "ringfence", "send", "orders", given=lines)
 
     def inside(self, service: str, *command: str) -> str:
-        """Run a command in a service's container; return its output."""
         return self.engine("exec", self.engine.container(service), *command)
 
     def health(self, worker: str) -> dict[str, Any]:
@@ -105,7 +96,6 @@ class Stack:
         return {name for name, item in found["lanes"].items() if item["state"] == "open"}
 
     def nightly(self) -> Ended:
-        """Run the profile ``nightly``."""
         return attempt(
             self._command("--profile", "nightly", "run", "--rm", "-T", "reconcile"),
             limit_s=RECONCILE_S, environment=self.engine.environment,
@@ -121,7 +111,6 @@ class Stack:
         return found
 
     def stop(self, *names: str) -> dict[str, int]:
-        """Stop services in order; return their exit codes."""
         self._compose("stop", *names, limit_s=_STOP_S)
         return {name: self.engine.state(name).exit_code for name in names}
 
@@ -142,11 +131,7 @@ class Stack:
 
 
 def require_free_ports() -> None:
-    """Refuse to start beside a program that listens where the compose file publishes.
-
-    Raises:
-        PrerequisiteError: a port is in use.
-    """
+    """Refuse to start beside a program that listens where the compose file publishes."""
     for name, service in services().items():
         for published in service.get("ports", []):
             host, port, _ = published.split(":")

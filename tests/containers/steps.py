@@ -10,11 +10,7 @@ class CheckError(Exception):
 
 
 def expect(holds: bool, what: str) -> None:
-    """Check a result.
-
-    Raises:
-        CheckError: it does not hold; ``what`` describes the actual result.
-    """
+    """Raise :class:`CheckError` with ``what``, unless it ``holds``."""
     if not holds:
         raise CheckError(what)
 
@@ -24,7 +20,6 @@ class Step:
 
     def __init__(self) -> None:
         self.note = "ok"
-        """The end of its line."""
 
 
 @contextmanager

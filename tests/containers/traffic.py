@@ -23,7 +23,6 @@ class Message(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The line that ``ringfence send`` reads."""
         return json.dumps({"id": f"id-{self.number}", "group": self.group, "value": f"value-{self.number}"})
 
 
@@ -40,7 +39,6 @@ def second() -> list[Message]:
 
 
 def lines(messages: Sequence[Message]) -> str:
-    """Return the input of ``ringfence send``."""
     return "".join(f"{message.line}\n" for message in messages)
 
 

@@ -31,7 +31,6 @@ _BALANCES: Final = (
 
 
 def check_monitoring(engine: Engine, image: str) -> None:
-    """Have promtool read the configuration and the rules, and run the rules' tests."""
     with step("promtool") as done:
         options = [
             "--entrypoint", "promtool", "--workdir", "/etc/prometheus",
@@ -44,7 +43,6 @@ def check_monitoring(engine: Engine, image: str) -> None:
 
 
 def start(stack: Stack) -> None:
-    """Start everything, and wait until both workers have lanes and all services answer."""
     with step("compose up"):
         stack.up()
     with step("lanes of both workers") as done:
@@ -156,7 +154,6 @@ def run_nights(stack: Stack) -> None:
 
 
 def stop(stack: Stack) -> None:
-    """Stop all programs of ours: each ends by itself, with exit code 0."""
     with step("compose stop") as done:
         codes = stack.stop(KILLED, SURVIVOR, "consumer", "bridge")
         expect(set(codes.values()) == {0}, f"exit codes are {codes}")
@@ -164,7 +161,6 @@ def stop(stack: Stack) -> None:
 
 
 def _shared(stack: Stack) -> bool:
-    """Whether both workers are ready, have lanes, and have all of them together."""
     one, other = stack.lanes(KILLED), stack.lanes(SURVIVOR)
     return bool(one) and bool(other) and not one & other and len(one | other) == _LANES
 
@@ -187,7 +183,6 @@ def _await_accepted(count: int) -> None:
 
 
 def _waiting(stack: Stack) -> int:
-    """Input records of orders that are not processed, as ``ringfence status`` reports them."""
     status = json.loads(stack.inside(SURVIVOR, "sh", "-c", "ringfence status --json || true"))
     [orders] = [item for item in status["addresses"] if item["address"] == "orders"]
     return sum(1 if order["lag"] is None else order["lag"] for order in orders["lanes"])
@@ -203,7 +198,6 @@ def _duplicates() -> int:
 
 
 def _balances(stack: Stack) -> dict[str, int]:
-    """Messages of each group that the consumer's handler has counted in its database."""
     found: dict[str, int] = json.loads(stack.inside("consumer", "python", "-c", _BALANCES))
     return found
 

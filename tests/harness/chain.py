@@ -1,8 +1,4 @@
-"""Faults in a chain of three handlers with state: ``python -m tests.harness.chain --messages 100000 --faults 200 --seed 1``.
-
-Messages pass orders -> billing -> ledger, with a worker before each handler, and come out in a plain topic. Two consumers of each group
-share its partitions. Each output must be there once, in the order of its group, with the totals that an undisturbed chain would give.
-"""
+"""Faults in a chain of three handlers with state, from orders over billing and ledger to a plain topic: ``python -m tests.harness.chain``."""
 
 import random
 import signal
@@ -33,7 +29,6 @@ FREEZE_S: Final = (LEASE_S + 1, LEASE_S + 3)
 AFTER_S: Final = (0.2, 1.5)
 """Seconds from the beginning of a share of messages to its fault."""
 PAUSE_S: Final = (0.5, 3.0)
-"""Seconds between two faults."""
 RESENT: Final = 0.03
 """Share of messages that the producer sends twice, with their ID."""
 POINTS: Final = ("before-fence", "after-fence", "before-send", "after-send", "before-commit")
@@ -45,7 +40,6 @@ class Chain:
     """The broker, the processes and the traffic."""
 
     def __init__(self, folder: Path, seed: int, messages: int, options: Sequence[str] = ()) -> None:
-        """``options``: for all consumers."""
         self.dice = random.Random(seed)
         self.messages = [
             (self.dice.randrange(GROUPS), self.dice.randrange(1, 1_000)) for _ in range(messages)
@@ -54,7 +48,6 @@ class Chain:
         self.name = f"chain{seed}"
         self.final = f"{self.name}-final"
         self._allowed = 0
-        """Messages that may be sent so far."""
         self._folder = folder
         self._options = options
         self._halt = threading.Event()
@@ -69,7 +62,6 @@ class Chain:
     # -- its life -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start everything, and wait until it is ready."""
         self.broker.start()
         kafka.settle(self.bootstrap)
         addresses = [{"name": self.address(stage), "partitions": PARTITIONS} for stage in STAGES]
@@ -93,7 +85,6 @@ class Chain:
         self._traffic.start()
 
     def stop(self) -> None:
-        """Leave nothing behind."""
         self._halt.set()
         for process in self.processes:
             process.destroy()
@@ -175,7 +166,6 @@ class Chain:
             time.sleep(self.dice.uniform(*PAUSE_S))  # the pace of the faults
 
     def supervise(self) -> None:
-        """Start again the processes that have ended."""
         if self._failure is not None:
             raise self._failure
         for process in self.processes:
@@ -190,7 +180,6 @@ class Chain:
         self._victim().kill()
 
     def _kill_at_point(self) -> None:
-        """Kill a consumer when it first reaches a point, or after a while if it reaches none."""
         victim = self._victim()
         victim.kill()
         victim.start(RINGFENCE_FAILPOINTS=f"{self.dice.choice(POINTS)}:*=kill@{self.dice.randint(1, 6)}")
@@ -230,7 +219,6 @@ class Chain:
     # -- the judgement ------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Wait until everything that was sent has passed."""
         self._allowed = len(self.messages)
         self._traffic.join(DRAIN_LIMIT_S)
         if self._failure is not None:

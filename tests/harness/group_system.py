@@ -31,7 +31,6 @@ class System:
         handler: str = "record",
         partitions: int = PARTITIONS,
     ) -> None:
-        """``seconds``: time that a message takes; ``slow_seconds``: time of a few messages, if not 0."""
         self.partitions = partitions
         self.bootstrap = bootstrap
         self.name = name
@@ -68,15 +67,12 @@ class System:
         return Disturbance(pid, time.monotonic(), unwritten=UNWRITTEN_S), self.snapshot()
 
     def wait_ended(self, count: int, limit_s: float = 120) -> None:
-        """Wait until so many messages came to an end."""
         self.wait(lambda: self.ended() >= count, limit_s)
 
     def ended(self) -> int:
-        """Return how many messages have come to an end."""
         return len({(run.partition, run.offset) for run in self.runs() if run.end})
 
     def wait_attempt_written(self, process: ConsumerProcess) -> None:
-        """Wait until the ledger counts the attempt of a handler that this process runs."""
 
         def counted() -> bool:
             written = self.snapshot()
@@ -95,15 +91,12 @@ class System:
         )
 
     def wait_written_beyond(self, offsets: list[int]) -> None:
-        """Wait until more than this is committed of each partition."""
         self.wait(lambda: all(now > then for now, then in zip(self._committed(), offsets, strict=True)))
 
     def wait(self, condition: Callable[[], bool], limit_s: float = 90) -> None:
-        """Wait for a condition; show the logs if it does not come."""
         wait_for(condition, self._state, limit_s)
 
     def freeze_at_work(self, process: ConsumerProcess) -> float:
-        """Freeze a process while a handler runs; return the time."""
         while True:
             frozen = process.freeze()
             if any(run.pid == process.pid and run.end is None for run in self.runs()):
@@ -112,7 +105,6 @@ class System:
             self.wait(lambda: not process.frozen)
 
     def written(self, partition: int) -> list[Progress]:
-        """Return all progress of a partition that was written and that compaction has left."""
         written = progress_written(self.bootstrap, self.name, self.group, self.topic)
         return [item.progress for item in written if item.partition == partition]
 

@@ -1,7 +1,4 @@
-"""History of a run: what was sent, and what the topics hold. The checker judges it, and nothing else.
-
-A history knows only the wire vocabulary of Ringfence, and comes from clients that are not Ringfence's.
-"""
+"""History of a run, which the checker judges: what was sent, and what the topics hold, by clients that are not Ringfence's."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,7 +47,6 @@ class Place(NamedTuple):
 
     @classmethod
     def parse(cls, text: bytes | None) -> Self | None:
-        """Parse ``<topic>/<partition>/<offset>``; None = another form."""
         parts = (text or b"").rsplit(b"/", 2)
         if (
             len(parts) != 3
@@ -78,16 +74,13 @@ class Record(NamedTuple):
 
     @property
     def token(self) -> bytes | None:
-        """Token of the attempt that it came from."""
         return self.header(TOKEN_HEADER)
 
     @property
     def source(self) -> Place | None:
-        """Input record that it names; None = it names none."""
         return Place.parse(self.header(wire_names.HEADER_SOURCE))
 
     def header(self, name: str) -> bytes | None:
-        """Return the value of a header; the last of repeated ones, as in Kafka. None = missing or null."""
         found = None
         for item, value in self.headers:
             if item == name:
@@ -101,7 +94,6 @@ def id_in_header(record: Record) -> bytes | None:
 
 
 def group_in_key(record: Record) -> bytes | None:
-    """Return the group, unless the configuration names another."""
     return record.key
 
 
@@ -110,7 +102,6 @@ class Target:
     """An address that parts of transactions may go to."""
 
     topic: str
-    """Topic of the records that it accepts."""
     id_of: Callable[[Record], bytes | None] = id_in_header
     """Duplicate ID of a part, as of the same message sent there alone; likewise the next."""
     group_of: Callable[[Record], bytes | None] = group_in_key
@@ -122,7 +113,6 @@ class History:
 
     input_topic: str
     partitions: int
-    """Number of partitions of the input."""
     capacity: int
     """Number of IDs that the ring promises for each lane, throughout the run; 0 = off."""
     home: Callable[[bytes], int]
@@ -148,7 +138,6 @@ class History:
     id_of: Callable[[Record], bytes | None] = id_in_header
     """Duplicate ID of an input record. One that is made of the value is the value's BLAKE2b-256 digest."""
     group_of: Callable[[Record], bytes | None] = group_in_key
-    """Group of an input record."""
     min_age_ms: int = 0
     """The ring keeps younger IDs than this up to its capacity, which is ``id_cache_size_max``; 0 = it keeps them whatever their age."""
     size: int = 0
@@ -158,16 +147,12 @@ class History:
 
     @property
     def targets(self) -> dict[str, Target]:
-        """The other addresses and itself: addresses have the names of their input topics here."""
         own = Target(f"{self.input_topic}.accepted", self.id_of, self.group_of)
         return {self.input_topic: own, **self.others}
 
 
 def attributed(histories: Sequence[History]) -> list[History]:
-    """Move the accepted records of several addresses of one run to the histories of the inputs that they name.
-
-    Records that name none of these inputs stay, and are reported as made up.
-    """
+    """Move the accepted records of several addresses of one run to the histories of the inputs that they name."""
     accepted: dict[str, list[Record]] = {history.input_topic: [] for history in histories}
     for history in histories:
         for record in history.accepted:

@@ -1,8 +1,4 @@
-"""A model of a correct Ringfence, small enough to be seen to be right.
-
-It has input partitions, a queue of forwarded records and a ring for each lane, and lanes that take turns at random. It writes the history
-that such a run leaves behind.
-"""
+"""A model of a correct Ringfence: lanes with rings take turns at random, and leave a history behind."""
 
 import random
 import zlib
@@ -76,9 +72,7 @@ class Model:
     history: History = field(init=False)
     forgotten: Record | None = None
     accepted_as: Counter[tuple[bytes, int]] = field(default_factory=Counter)
-    """Counts by ID and lane."""
     duplicates: list[tuple[Record, Record]] = field(default_factory=list)
-    """Duplicates with their originals."""
     origins: dict[Place, Record] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -120,7 +114,6 @@ class Model:
             self._refused.add(record.place)
 
     def _append(self, record: Record) -> Record:
-        """Append to its partition; markers of transactions leave gaps."""
         end = (record.topic, record.partition)
         self._ends[end] += self.dice.choice([0, 0, 1])
         record = record._replace(offset=self._ends[end])
@@ -179,7 +172,6 @@ class Model:
         topic.get(name, self.history.quarantined).append(output)
 
     def due(self) -> dict[str, int]:
-        """Return the counts of findings that are right for a run without a fault."""
         due = counts([])
         if self.plan.capacity:
             due["OVERRUN"] = sum(times - 1 for times in self.accepted_as.values())
@@ -188,7 +180,6 @@ class Model:
         return due
 
     def once(self, record: Record) -> bool:
-        """Whether nothing else of its ID was accepted in its lane."""
         group, known_id = self.history.group_of(record), self.history.id_of(record)
         if known_id is None:
             return True

@@ -21,11 +21,9 @@ from tests.harness.workloads.catalogue import FORWARDING, KINDS, ON_REQUEST, Wor
 from tests.harness.workloads.plan import Plan
 
 PAUSE_S: Final = (0.5, 3.0)
-"""Seconds between strikes."""
 LANES_SHARE: Final = 0.5
 LIGHT_PRODUCERS: Final = 3
 LIGHT_RATE: Final = 100
-"""Messages a second."""
 _WANT_PROGRESS: Final = ("kill-at-", "bridge-kill-at-", "freeze-in-", "output-", "right-")
 """Nemeses that strike at an action of a worker, and so wait until one does it."""
 
@@ -57,17 +55,11 @@ class Verdict:
         )
 
     def report(self) -> str:
-        """Return the line, and all that is known of failures: ends of logs among it."""
         return "\n".join([self.line(), *self.faults])
 
 
 def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
-    """Return three addresses, one of which forwards; in every second round transactions of the third have parts for all.
-
-    Args:
-        rng: Chooses them.
-        wanted: Kind of the third address, regardless of the seed.
-    """
+    """Return three addresses, of which one forwards; in every second round transactions of the third, or of kind ``wanted``, have parts for all."""
     forwarding = rng.choice(FORWARDING)
     others = [kind for kind in KINDS if kind not in {forwarding, wanted, *ON_REQUEST}]
     kinds = [forwarding, *rng.sample(others, 2)]
@@ -104,17 +96,7 @@ def run(
     observe: bool = False,
     light: bool = False,
 ) -> Verdict:
-    """Run a round.
-
-    Args:
-        seed: Chooses everything else except the timing of the processes.
-        nemeses: Names, in this order.
-        keep: Folder to keep everything in, when the round fails.
-        workload: Workload that it has, regardless of the seed.
-        brokers: One with links that can be disturbed, or three.
-        observe: Whether duplicates pass with their verdict.
-        light: Whether each address has few producers, and these are slow.
-    """
+    """Run a round, in which ``seed`` chooses everything except the timing of the processes; ``light``: few and slow producers."""
     rng = random.Random(seed)
     loads = workloads(rng, workload)
     partitions, workers = rng.choice([(4, 2), (3, 3)])
@@ -144,7 +126,6 @@ def run(
 
 
 def _strike(system: System, names: Sequence[str], rng: random.Random, verdict: Verdict) -> None:
-    """Strike and heal one nemesis after the other; now and then two overlap."""
     left = list(names)
     while left:
         together = [left.pop(0) for _ in range(min(len(left), rng.choice([1, 1, 2])))]

@@ -24,10 +24,7 @@ DRAIN_LIMIT_S: Final = 240.0
 
 
 class Origin:
-    """The source cluster; its topic has the address's name.
-
-    Each process has a link of its own to either cluster. ``stack`` ends all that runs.
-    """
+    """The source cluster; its topic has the address's name. Each process has a link of its own to either cluster."""
 
     def __init__(
         self,
@@ -38,16 +35,6 @@ class Origin:
         target_links: Sequence[TcpProxy],
         stack: contextlib.ExitStack,
     ) -> None:
-        """Start the broker, make the topic, configure the processes.
-
-        Args:
-            folder: For broker and processes.
-            address: Address that the bridge leads to.
-            partitions: Partitions of the source topic.
-            user_ids: Option of the bridge: ``check`` or ``ignore``.
-            target_links: Links to the target's broker, one for each process.
-            stack: Ends all that runs.
-        """
         self.address = address
         self.partitions = partitions
         self.user_ids = user_ids
@@ -73,14 +60,12 @@ class Origin:
         return self.broker.bootstrap
 
     def start(self) -> None:
-        """Start all processes; return when they are ready."""
         for process in self.processes:
             process.start()
         for process in self.processes:
             process.wait_ready()
 
     def some_process(self, rng: random.Random) -> BridgeProcess:
-        """Return a process that runs; start one if none does."""
         process = rng.choice(
             [process for process in self.processes if process.running and not process.frozen]
             or self.processes
@@ -118,28 +103,17 @@ class Origin:
         ]  # fmt: skip
 
     def report(self) -> str:
-        """Return the ends of the processes' logs, and their health."""
         return "\n".join(
             f"{process.name}: {process.health()}\n{process.log()[-3_000:]}" for process in self.processes
         )
 
     @property
     def kills(self) -> int:
-        """SIGKILLs that ended processes of the bridge."""
         return sum(process.kills for process in self.processes)
 
 
 def crossed(source: Sequence[Record], history: History, *, ids_ignored: bool) -> list[Finding]:
-    """Return losses between two clusters, changed content, changed order, and records that were accepted twice.
-
-    The checker of the target's address judges its lanes and the hops; this function only follows the source's own records. IDs are those of
-    :data:`tests.harness.history.ID_HEADER`; rings are ample.
-
-    Args:
-        source: All committed records of the source topic.
-        history: History of the target's address.
-        ids_ignored: Records of one ID are different messages.
-    """
+    """Return losses between two clusters, changed content, changed order, and records that were accepted twice. Rings are ample."""
     there = {(item.partition, item.offset): item for item in source}
     findings: list[Finding] = []
     origins: dict[Place, Record] = {}
@@ -183,7 +157,6 @@ def crossed(source: Sequence[Record], history: History, *, ids_ignored: bool) ->
 
 
 def _out_of_order(accepted: Sequence[Record], origins: Mapping[Place, Record]) -> list[Finding]:
-    """Check that a group's messages of one source partition keep their order at the target."""
     findings = []
     newest: dict[tuple[bytes, int], int] = {}
     for item in sorted(accepted, key=lambda record: (record.partition, record.offset)):

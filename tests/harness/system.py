@@ -45,14 +45,12 @@ class ProducerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; it may have run before."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, cwd=ROOT, stdout=log, stderr=log, env=dict(os.environ)
             )
 
     def kill(self) -> None:
-        """Kill it by SIGKILL, and wait. It may have ended before."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -62,7 +60,6 @@ class ProducerProcess:
         return self._process is not None and self._process.poll() is None
 
     def mark(self) -> int:
-        """Return the present size of its journal."""
         return self.journal.stat().st_size
 
     def doubt(self, mark: int) -> None:
@@ -70,12 +67,10 @@ class ProducerProcess:
         journal.doubt(self.journal, mark)
 
     def stop(self) -> None:
-        """Ask it to end; :meth:`wait` waits."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
 
     def wait(self) -> None:
-        """Wait until all its outcomes are known."""
         assert self._process is not None
         code = self._process.wait(PRODUCER_LIMIT_S)
         assert code in {0, -signal.SIGTERM}, f"producer ended with {code}: {self._log.read_text()}"
@@ -103,16 +98,13 @@ class System:
         self._stack = contextlib.ExitStack()
         self._brokers = brokers
         self.broker: LinkedBroker
-        """The broker, if there is one."""
         self.several: Several
-        """The brokers, if there are several."""
         self.bootstrap = ""
         """Bootstrap servers without links, for producers and checkers."""
         self.config: Path
         self.origin: Origin | None = None
         """The cluster from which a bridge brings one of the workloads."""
         self.source: list[Record] = []
-        """Records of that cluster in the end."""
         self.workers: list[WorkerProcess] = []
         self.producers: list[ProducerProcess] = []
 
@@ -153,7 +145,6 @@ class System:
         self._stack.close()
 
     def _cluster(self, stack: contextlib.ExitStack, links: int) -> list[str]:
-        """Start the cluster; return the bootstrap servers of each process."""
         if self._brokers > 1:
             self.several = stack.enter_context(several(self.folder / "brokers"))
             self.bootstrap = self.several.bootstrap_servers
@@ -188,7 +179,6 @@ class System:
 
     @property
     def processes(self) -> list[RingfenceProcess]:
-        """Workers, and the processes of the bridge."""
         return [*self.workers, *(self.origin.processes if self.origin else [])]
 
     def supervise(self) -> None:
@@ -198,7 +188,6 @@ class System:
                 process.start()
 
     def stop_producers(self) -> None:
-        """End the traffic; return when every outcome is known."""
         for producer in self.producers:
             producer.stop()
         for producer in self.producers:
@@ -243,7 +232,6 @@ class System:
         )
 
     def _processed(self, topic: str, partitions: int = 0) -> list[Record]:
-        """Return all records of a topic, once the workers have committed offsets behind the last. ``partitions``: 0 = as inputs have."""
         count = partitions or self.partitions
         records = self._read(topic, count)
         ends = [0] * count
@@ -271,28 +259,23 @@ class System:
         ]
 
     def report(self) -> str:
-        """Return the ends of the workers' logs, and their health."""
         told = [f"{worker.health()}\n{worker.log()[-3_000:]}" for worker in self.workers]
         return "\n".join(told if self.origin is None else [*told, self.origin.report()])
 
     def some_worker(self, rng: random.Random) -> WorkerProcess:
-        """Return a worker that runs; start one if none does."""
         worker = rng.choice(self.live_workers() or self.workers)
         if not worker.running:
             worker.start()
         return worker
 
     def live_workers(self) -> list[WorkerProcess]:
-        """Return the workers that run and are not frozen."""
         return [worker for worker in self.workers if worker.running and not worker.frozen]
 
     @property
     def kills(self) -> int:
-        """SIGKILLs that ended workers, and processes of the bridge."""
         return sum(worker.kills for worker in self.workers) + (self.origin.kills if self.origin else 0)
 
     def state_folder(self, worker: WorkerProcess) -> Path:
-        """Return the folder of a worker's RocksDB."""
         return self.folder / "data" / f"w{self.workers.index(worker)}"
 
     @staticmethod

@@ -1,8 +1,4 @@
-"""A reader of committed data that polls while faults strike, and reports whether it ever saw a transaction in part.
-
-The markers of a transaction reach its partitions one after the other, and a lane that died leaves partitions that nobody reads on. In
-between, a reader has seen some parts and not yet others. It is at rest when it stands at the end of every partition.
-"""
+"""A reader of committed data that polls while faults strike, and reports whether it ever saw a transaction in part when it had read all."""
 
 import threading
 from collections.abc import Mapping
@@ -21,10 +17,8 @@ class Watcher(threading.Thread):
     """Reads the accepted topics of transactions until the block ends, and keeps the parts that it has seen at rest."""
 
     def __init__(self, bootstrap: str, topics: Mapping[str, int]) -> None:
-        """``topics``: accepted topics and their partitions."""
         super().__init__(daemon=True)
         self.torn: list[str] = []
-        """Transactions that were there in part when all was read."""
         self.rests = 0
         """How often all was read."""
         self.whole: set[bytes] = set()
@@ -47,7 +41,6 @@ class Watcher(threading.Thread):
         self._consumer.close()
 
     def run(self) -> None:
-        """Poll, and look whenever all is read."""
         try:
             while not self._ending.is_set():
                 self._poll()

@@ -1,12 +1,4 @@
-"""Judge a history: name every anomaly, and nothing else. The module is pure, and imports only the wire names of the product.
-
-A checker that shared code with the checked would share its mistakes. Homes come in as a function, from an implementation that is not
-Ringfence's.
-
-The checker assumes that the topics were read whole (except the input below ``log_starts``), after all came to rest. The ring's capacity was
-the same throughout, nothing was cleared, and IDs have no maximum age. If any record came over a bridge, all of the input is there: outputs
-do not show their hops. An attempt that its client wrote twice (retries without idempotence) is two inputs, and no anomaly.
-"""
+"""Judge a history: name every anomaly, and nothing else. The topics were read whole, but for the input below ``log_starts``, after all came to rest."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -47,7 +39,6 @@ def check(history: History) -> list[Finding]:
 
 
 def _producers(evidence: Evidence) -> tuple[list[Send], list[Finding]]:
-    """Return acknowledged attempts that are not in the input, and findings about inputs that nobody sent."""
     sends = {send.token: send for send in evidence.history.sends}
     if not sends:
         return [], []
@@ -165,7 +156,6 @@ def _named_original(output: Record) -> bytes | None:
 
 
 def _wrong_original(evidence: Evidence, each: Input, output: Record) -> str | None:
-    """Return the error in the original that a duplicate names."""
     named = _named_original(output)
     if named is None:
         return None
@@ -185,7 +175,6 @@ def _wrong_original(evidence: Evidence, each: Input, output: Record) -> str | No
 
 
 def _gaps(evidence: Evidence, unfound: int) -> list[Finding]:
-    """Report each input partition of which retention deleted the beginning."""
     history = evidence.history
     sends = f"; {unfound} acknowledged attempts are found nowhere, perhaps for that reason" if unfound else ""
     return [

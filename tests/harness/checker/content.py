@@ -11,10 +11,7 @@ from tests.harness.history import Headers, Record
 
 
 def corrupted(evidence: Evidence) -> list[Finding]:
-    """Return a finding for each output that differs from what its input promises.
-
-    A deleted input is rebuilt from its first output, so its others are compared with that one.
-    """
+    """Return a finding for each output that differs from what its input promises. A deleted input is rebuilt from its first output."""
     findings = []
     for input_ in evidence.inputs():
         for fate, output in input_.outputs():
@@ -33,10 +30,7 @@ def corrupted(evidence: Evidence) -> list[Finding]:
 
 
 def _accepted(each: Input, output: Record) -> list[str]:
-    """Compare an accepted record: key = group; value, timestamp and the user's headers unchanged; ours right, and present once.
-
-    A part is accepted as the same message would be if it were sent alone, at the envelope's time; and it is numbered.
-    """
+    """Compare an accepted record, or a part, which is accepted as the same message would be if it were sent alone."""
     record, group, place = each.record, each.group, None
     if each.parts is not None:
         number = transactions.number_of(output)
@@ -91,10 +85,7 @@ def _diverted(each: Input, output: Record) -> list[str]:
 
 
 def _quarantined(each: Input, output: Record) -> list[str]:
-    """Compare a quarantined record, which must have a reason.
-
-    A value that did not fit is named by size and digest; key and headers may then be left out.
-    """
+    """Compare a quarantined record. A value that did not fit is named by size and digest; key and headers may then be left out."""
     record = each.record
     wrong = []
     if not output.header(wire_names.HEADER_REASON):

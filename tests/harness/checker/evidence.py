@@ -36,7 +36,6 @@ class Input:
     ids: tuple[Hashable, ...]
     """All IDs, each once: a transaction has its own, and those of its parts."""
     group: bytes | None
-    """Group; for an envelope, its key."""
     lane: int
     deleted: bool = False
     """Whether retention deleted the record; this one is rebuilt from its outputs."""
@@ -51,7 +50,6 @@ class Input:
     accepted: Record | None = None
     """First accepted record in the order of the output, whichever part it is; the next three are first in the same way."""
     observed: Record | None = None
-    """First record in the accepted topic, if that calls it a duplicate."""
     diverted: Record | None = None
     quarantined: Record | None = None
     by_part: dict[int, Record] = field(default_factory=dict)
@@ -65,16 +63,13 @@ class Input:
 
     @property
     def passed(self) -> Record | None:
-        """Its first record in the accepted topic, whatever its verdict."""
         return self.accepted or self.observed
 
     @property
     def whole(self) -> bool:
-        """Whether all of it is in the accepted topic."""
         return self.passed is not None and len(self.by_part) == len(self.parts or ())
 
     def outputs(self) -> list[tuple[Fate, Record]]:
-        """Return all of its outputs; for an accepted transaction, each part."""
         passed: list[Record | None] = [*self.by_part.values()] or [self.passed]
         fate = Fate.ACCEPTED if self.accepted is not None else Fate.OBSERVED
         first = (
@@ -101,7 +96,6 @@ class Accepted(NamedTuple):
 
     input: Input
     number: int
-    """Number of the part, counted from 1; 0 = a plain message."""
     record: Record
     group: bytes | None
 
@@ -113,9 +107,7 @@ class Evidence:
     history: History
     phantoms: list[Finding] = field(default_factory=list)
     from_deleted: Counter[int] = field(default_factory=Counter)
-    """By input partition, the number of outputs whose input retention deleted."""
     accepted: list[Input] = field(default_factory=list)
-    """Accepted inputs in the order of the accepted topic, each once."""
     lines: list[Accepted] = field(default_factory=list)
     """First record in the accepted topic of each message and of each part, in the order of the outputs."""
     _inputs: list[dict[int, Input]] = field(default_factory=list)
@@ -138,7 +130,6 @@ class Evidence:
             self._attach(fate, records)
 
     def inputs(self) -> Iterator[Input]:
-        """Yield the inputs by partition and offset, then those that retention deleted."""
         for input_ in self._inputs:
             yield from input_.values()
 
@@ -175,10 +166,7 @@ class Evidence:
         return Input(record, ids, record.key, lane, parts=[*parts], own_id=own_id, hop=step)
 
     def _lane(self, record: Record, group: bytes | None, known: Hashable) -> int:
-        """Return the home lane: that of the partition where the group, or without one the ID, hashes to.
-
-        A record with neither stays in the lane of its own partition.
-        """
+        """Return the lane where the group, or without one the ID, hashes to; a record with neither stays in its partition's."""
         key = group
         if key is None:
             key = known.id if isinstance(known, transactions.Foreign) else known  # type: ignore[assignment]
@@ -231,7 +219,6 @@ class Evidence:
             self.lines.append(Accepted(each, number, record, part.group if part else each.group))
 
     def _number(self, each: Input, record: Record) -> tuple[int, str]:
-        """Return the number of the part that an output is; if it is none, also the reason."""
         if each.parts is None:
             what = "an envelope" if transactions.is_envelope(each.record) else "a record"
             return 0, f"{what} that is {each.malformed}"

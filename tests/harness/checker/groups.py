@@ -42,7 +42,6 @@ class Run:
 
     begin: float
     end: float | None
-    """None = it never came to its end."""
     pid: int
     label: str
     sequence: int
@@ -50,7 +49,6 @@ class Run:
     offset: int = 0
     attempt: int = 1
     fence: int = 0
-    """The fencing token; 0 = it was not noted."""
 
 
 class Disturbance(NamedTuple):
@@ -59,9 +57,7 @@ class Disturbance(NamedTuple):
     pid: int
     time: float
     until: float = 0.0
-    """Runs that it began from ``time`` to here do not count: it did not know yet that it had slept. A run with a token higher than all
-    before counts, because the holder of such a token knows.
-    """
+    """Runs that it began from ``time`` to here do not count, except under a token higher than all before: it did not know yet that it had slept."""
     unwritten: float = math.inf
     """Seconds: runs that had ended longer ago were written, so they are not excused."""
     lease: float = 0.0
@@ -75,12 +71,10 @@ class Snapshot(NamedTuple):
     written: Mapping[int, Written]
 
     def finished(self, run: Run) -> bool:
-        """Whether the snapshot lists the run's message as finished."""
         found = self.written.get(run.partition)
         return found is not None and found.finished(run.offset)
 
     def counts(self, run: Run) -> bool:
-        """Whether the snapshot counts the run's attempt."""
         found = self.written.get(run.partition)
         return found is not None and found.progress.attempts.get(run.offset) == run.attempt
 
@@ -94,7 +88,6 @@ class Finding(NamedTuple):
 
 
 def parse(lines: Iterable[str]) -> list[Run]:
-    """Return the runs in the order of their beginning."""
     runs: list[Run] = []
     running: dict[tuple[str, ...], int] = {}
     for line in lines:
@@ -116,7 +109,6 @@ def judge(
     disturbances: Sequence[Disturbance] = (),
     snapshots: Sequence[Snapshot] = (),
 ) -> list[Finding]:
-    """Return all errors; ``expected``: the size of each group."""
     groups: dict[str, list[Run]] = {label: [] for label in expected}
     ordered = sorted(runs, key=lambda item: item.begin)
     findings = [*_tokens(ordered, disturbances), *_early(ordered, disturbances)]
@@ -197,9 +189,7 @@ def _overlaps(label: str, group: Sequence[Run], disturbances: Sequence[Disturban
 
 
 def _tokens(runs: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterable[Finding]:
-    """Check that each token has one holder, and that tokens never fall."""
     highest: dict[int, Run] = {}
-    """First run with the highest token, by partition."""
     for run in (run for run in runs if run.fence):
         before = highest.setdefault(run.partition, run)
         ignorant = any(
@@ -236,7 +226,6 @@ def _early(runs: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterable
 
 
 def _death(run: Run, disturbances: Sequence[Disturbance]) -> float:
-    """Return the time when a run that never ended was over."""
     return min(
         (
             disturbance.time

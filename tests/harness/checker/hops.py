@@ -1,9 +1,4 @@
-"""Judge records from bridges: hops that a lane knew, and hops that were accepted again. The code is its own.
-
-A **way** is a bridge, a partition of its source, the input partition in which its records arrive, and the lane that judges them. A record's
-hop is known in three cases. An earlier record of its way has the same hop. An earlier record states that all up to beyond it is confirmed.
-The same hop came to its lane by another way, and something shows it. Between two ways nobody saw which was first.
-"""
+"""Judge records from bridges: hops that a lane knew, and hops that were accepted again. A way is a bridge, a source's and an input's partition, and a lane."""
 
 import re
 from bisect import bisect_right, insort
@@ -20,7 +15,6 @@ if TYPE_CHECKING:
     from tests.harness.checker.evidence import Evidence, Input
 
 OF_BRIDGES: Final = frozenset({"_RF_BRIDGE_DUPL_ID", "_RF_BRIDGE_CONFIRMED", "_RF_BRIDGE_IDS"})
-"""Headers that end at the address that a bridge leads to."""
 KEPT_MAX: Final = 65_536
 """Most hops of one way that a lane keeps, however large its ring is."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
@@ -32,7 +26,6 @@ class Step(NamedTuple):
     """Statements of a bridge about a record."""
 
     source: str
-    """Bridge, topic's ID and partition."""
     offset: int
     confirmed: int
     """Offset below which the target had acknowledged all of the source."""
@@ -44,11 +37,7 @@ class MalformedHopError(Exception):
 
 
 def read(record: Record) -> Step | None:
-    """Return the hop of a record; None = it came over no bridge.
-
-    Raises:
-        MalformedHopError: no bridge has written that.
-    """
+    """Return the hop of a record; None = it came over no bridge. Raises MalformedHopError if no bridge has written that."""
     headers = dict(record.headers)
     if wire_names.HEADER_HOP not in headers:
         return None
@@ -92,9 +81,7 @@ class _Way:
 
     floor: int = 0
     offsets: list[int] = field(default_factory=list)
-    """Offsets that came, in rising order."""
     first: "dict[int, Input]" = field(default_factory=dict)
-    """First input by offset."""
 
 
 class Known(NamedTuple):
@@ -103,7 +90,6 @@ class Known(NamedTuple):
     below: int
     """Offset below which all was confirmed, if the record lies there; else 0."""
     same: "Input | None"
-    """First record with the same hop."""
     above: int
     """Number of higher hops that had come: the lane keeps the highest."""
 
@@ -181,7 +167,6 @@ class Bridged:
         return Finding(anomaly, (each.place, first.place), text)
 
     def _beyond(self, each: "Input") -> bool:
-        """Whether its way may have dropped the hop: it was confirmed, or had more hops above it than the way keeps."""
         if each.hop is None:
             raise AssertionError(f"{each.place} came over no bridge")
         way, offset = self._ways[each.lane, each.hop.source, each.record.partition], each.hop.offset

@@ -1,9 +1,4 @@
-"""Judge the order within groups: REORDERED.
-
-A line is a sequence with an order: one group of one address, from one input partition through one lane. Plain messages of a group have one
-lane, so they form one line with the transactions that are keyed by the group. Transactions of one key are one line in each group that they
-have parts of. Two lanes have no order between them. Within a line the place of the input decides, then the part's number.
-"""
+"""Judge the order within groups. A line is one group of one address, from one input partition through one lane; two lines have no order between them."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,11 +9,7 @@ from tests.harness.history import History
 
 
 def reordered(evidence: Evidence) -> list[Finding]:
-    """Return a finding for each place where a group's order breaks; after a shift the rest is in order again.
-
-    Order is judged in one partition of the output. If an input was accepted twice, the first record counts. Records without a group have no
-    order.
-    """
+    """Return a finding for each place where a group's order breaks, within one partition of the output; after a shift the rest is in order again."""
     findings = []
     last: dict[tuple[bytes, int, int], Accepted] = {}
     partitions: dict[tuple[str, bytes], dict[int, Accepted]] = defaultdict(dict)
@@ -68,10 +59,7 @@ def _scattered(group: bytes, firsts: dict[int, Accepted]) -> Finding:
 
 
 def apart(histories: Sequence[History]) -> list[Finding]:
-    """Report groups that two addresses write to different partitions: one in parts of its transactions, the other in messages.
-
-    Within one history :func:`reordered` reports this.
-    """
+    """Report groups that two addresses write to different partitions: one in parts of its transactions, the other in messages."""
     found: dict[tuple[str, bytes], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for history in histories:
         for record in history.accepted:

@@ -28,7 +28,6 @@ class Standing(Enum):
 
     FOUND = auto()
     LATER = auto()
-    """Records of its ID were accepted only later."""
     NONE = auto()
 
 
@@ -38,7 +37,6 @@ class Originals:
     def __init__(self, evidence: Evidence) -> None:
         self._first: dict[Hashable, Input] = {}
         self.repeated: dict[Hashable, list[Input]] = {}
-        """IDs that were accepted more than once, in the order of the output."""
         for input_ in evidence.accepted:
             for known in input_.ids:
                 first = self._first.setdefault(known, input_)
@@ -79,7 +77,6 @@ class _Weights:
         self._sums = [0, *accumulate(weights[offset] for offset in self._offsets)]
 
     def around(self, offset: int) -> tuple[int, int]:
-        """Return the numbers of IDs before and after ``offset``, which is one of them."""
         index = bisect_left(self._offsets, offset)
         return self._sums[index], self._sums[-1] - self._sums[index + 1]
 
@@ -106,10 +103,7 @@ class LaneOrder:
         self.exact = len(self._sources) == 1 or (self._witness and len(self._outputs) == 1)
 
     def between_max(self, one: Input, other: Input, known: Hashable) -> int:
-        """Return the largest possible number of IDs that were accepted between ``known`` of ``one``, and ``other``.
-
-        ``other`` is judged before any of its own IDs is accepted; the later IDs of ``one`` stand behind ``known``.
-        """
+        """Return the most IDs that were accepted between ``known`` of ``one`` and ``other``, which is judged before any of its own IDs is accepted."""
         (one_source, one_output), (other_source, other_output) = _places(one), _places(other)
         if one_source[0] == other_source[0]:
             order = one_source < other_source
@@ -126,7 +120,6 @@ class LaneOrder:
         return behind + max(0, self._count - len(earlier.ids) - len(later.ids) - before - after)
 
     def _around(self, each: Input) -> tuple[int, int]:
-        """Return the numbers of IDs that were certainly accepted before, and after."""
         source, output = _places(each)
         before, after = self._sources[source[0]].around(source[1])
         if self._witness:

@@ -1,7 +1,4 @@
-"""Sequence numbers of accepted IDs, if lanes have several partitions: each names the moment of an acceptance in its lane.
-
-A lane counts the IDs that it accepts: of a transaction its own first, and then those of its parts.
-"""
+"""Sequence numbers of accepted IDs, if lanes have several partitions: a lane counts its IDs, of a transaction its own first."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
@@ -19,7 +16,6 @@ class Sequences:
     def __init__(self, evidence: Evidence) -> None:
         self.findings: list[Finding] = []
         self._first: dict[Input, int] = {}
-        """Accepted inputs with IDs → sequence number of the first ID."""
         if not evidence.history.lanes:
             return
         counting = evidence.history.capacity > 0
@@ -32,16 +28,13 @@ class Sequences:
         self.findings += [*self._used_twice(), *self._fallen()]
 
     def of(self, each: Input, known: Hashable) -> int | None:
-        """Return the sequence number of an ID of an accepted input; None = nothing states it."""
         first = self._first.get(each)
         return None if first is None else first + each.ids.index(known)
 
     def first(self, each: Input) -> int | None:
-        """Return the sequence number of the first ID of an accepted input."""
         return self._first.get(each)
 
     def _said(self, each: Input, *, counting: bool) -> Iterator[int | None]:
-        """Yield the sequence number of the first ID, as each record states it."""
         records: Mapping[int, Record] = each.by_part or ({0: each.accepted} if each.accepted else {})
         for number, record in records.items():
             part = each.parts[number - 1] if number and each.parts else None

@@ -1,7 +1,4 @@
-"""Read envelopes, and judge transactions: TORN. The code is its own, written after the page that describes the format.
-
-An envelope is an input record with the header ``_RF_TX: json/1``, whose value lists its parts. All are accepted, or none.
-"""
+"""Read envelopes, and judge transactions: TORN. The code is its own, written after the page that describes the format."""
 
 import base64
 import binascii
@@ -32,7 +29,6 @@ class Part(NamedTuple):
     message: Record
     """The message as it would stand in its address's input if it were sent alone, at the envelope's place and time."""
     target: str
-    """Topic in which it is accepted."""
     group: bytes | None
     id: Hashable
     """None = it has no ID."""
@@ -48,11 +44,7 @@ def is_envelope(record: Record) -> bool:
 
 
 def read(history: History, record: Record) -> list[Part]:
-    """Return the parts of an envelope.
-
-    Raises:
-        MalformedError: it has none that could be accepted.
-    """
+    """Return the parts of an envelope. Raises MalformedError if it has none that could be accepted."""
     if record.header(HEADER) != FORM:
         raise MalformedError("its form")
     try:

@@ -40,7 +40,6 @@ class KilledBridge(_OfBridge):
     name = "kill bridge"
 
     def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
-        """Strike so many ``times``; 0 = the dice decide."""
         super().__init__(system, rng)
         self._times = times or rng.randint(2, 5)
 
@@ -61,7 +60,6 @@ class BridgeKilledAtPoint(_OfBridge):
         self._point = point
 
     def strike(self) -> None:
-        """Arm one process while the other one is away: it gets all partitions, and reaches the point."""
         for bridge_process in self._origin.processes:
             bridge_process.kill()
         process = self._rng.choice(self._origin.processes)
@@ -126,7 +124,6 @@ class CutAgainAndAgain(_OfBridge):
     name = "links of a bridge, cut again and again"
 
     def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
-        """Strike so many ``times``; 0 = the dice decide."""
         super().__init__(system, rng)
         self._times = times or rng.randint(5, 12)
 
@@ -182,4 +179,3 @@ NEMESES: Final[dict[str, Maker]] = {
     **{f"bridge-link-{how.replace(' ', '-')}": partial(_broken, how) for how in _LINKS},
     **{f"bridge-kill-at-{point}": partial(_killed_at, point) for point in POINTS},
 }
-"""Nemeses of rounds that have a bridge."""

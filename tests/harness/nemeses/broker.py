@@ -10,7 +10,6 @@ from tests.harness.system import System
 
 BRIEF_S: Final = (3.0, 12.0)
 MEANWHILE_S: Final = (2.0, 8.0)
-"""Seconds between an old copy and its return."""
 PAST_TRANSACTION_TIMEOUT_S: Final = 65.0
 """Seconds. The broker ends a transaction that is open for 60 s."""
 
@@ -34,7 +33,6 @@ class FrozenBroker(OfSystem):
     """The broker stops answering, its connections open."""
 
     def __init__(self, system: System, rng: random.Random, *, long: bool = False) -> None:
-        """``long``: until the transactions that are open have timed out."""
         super().__init__(
             system, rng, "freeze broker past the transaction time-out" if long else "freeze broker"
         )
@@ -51,10 +49,7 @@ class FrozenBroker(OfSystem):
 
 
 class BrokerWentBack(OfSystem):
-    """All of the broker's logs lose the records of the last seconds; the workers, which run on, know more than it.
-
-    Acknowledged records of that time are gone: producers send them again.
-    """
+    """All of the broker's logs lose the records of the last seconds; the workers know more than it, and producers send them again."""
 
     name = "broker goes back"
 

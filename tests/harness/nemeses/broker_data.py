@@ -13,10 +13,7 @@ from tests.support.kafka import WAIT_S
 
 
 class OldCopy:
-    """The broker continues with an old copy of its folder: all logs, the controller's included, lose the later records, consistently.
-
-    Call :meth:`take` first.
-    """
+    """The broker continues with an old copy of its folder, for which :meth:`take` comes first: all logs lose the later records."""
 
     def __init__(self, broker: EmbeddedBroker, copy: Path) -> None:
         self.name = "old copy of the broker's data"
@@ -26,7 +23,6 @@ class OldCopy:
         self._copy = copy
 
     def take(self) -> None:
-        """Stop the broker in order, copy its data, start it."""
         self._broker.stop()
         shutil.rmtree(self._copy, ignore_errors=True)
         shutil.copytree(self._data, self._copy)
@@ -47,12 +43,10 @@ class OldCopy:
             self._broker.start()
 
     def _folders(self) -> list[str]:
-        """Return the partitions' folders that are to be put back."""
         return [path.name for path in sorted(self._copy.iterdir()) if path.is_dir()]
 
 
 def _bytes(data: Path, folders: list[str]) -> int:
-    """Return the size of the partitions' logs; segments are written from their beginning and not preallocated."""
     return sum(log.stat().st_size for name in folders for log in (data / name).glob("*.log"))
 
 

@@ -90,21 +90,15 @@ _OF_LANES: Final[dict[str, Maker]] = {
     },
 }
 NEMESES: Final[dict[str, Maker]] = {**_OF_LANES, **bridges.NEMESES, **several.NEMESES}
-"""All nemeses, by the names that ``--nemeses`` takes."""
 NOT_BRIDGED: Final = ("broker-goes-back",)
-"""Nemeses that a round with a bridge leaves out: records that the target acknowledged to a bridge must stay, or somebody must set the
-stopped bridge back (docs/bridges.md).
-"""
+"""A round with a bridge leaves these out: records that the target acknowledged to a bridge must stay (docs/bridges.md)."""
 
 
 _OF_ONE_BROKER: Final = ("broker", "link-", "right-denied")
-"""Parts of the names of nemeses that strike the one broker, a link to it, or its rules: brokers ask one another before they know whom they
-may answer.
-"""
+"""Parts of the names of nemeses that strike the one broker, a link to it, or its rules."""
 
 
 def fitting(workload: str, brokers: int = 1) -> list[str]:
-    """Return the nemeses that a round with this workload may have; empty = any that needs no other cluster."""
     if brokers > 1:
         of_lanes = [lane for lane in _OF_LANES if not any(part in lane for part in _OF_ONE_BROKER)]
         return [*several.NEMESES, *of_lanes]

@@ -8,7 +8,6 @@ from tests.harness.system import System
 from tests.support.worker import WorkerProcess, wait_for
 
 SEEN: Final = "cannot be written"
-"""Part of a worker's log line about such a disk."""
 
 
 class SealedFolder:
@@ -46,7 +45,6 @@ class FilledDisk:
         self._disk: FullDisk | None = None
 
     def strike(self) -> None:
-        """Give the worker a small disk, and fill that when its lanes are open."""
         worker = self._worker
         worker.kill()
         self._disk = FullDisk(worker, self._folder)

@@ -15,7 +15,6 @@ DELAY_S: Final = (0.05, 0.6)
 
 
 def break_link(link: TcpProxy, how: How, rng: random.Random) -> None:
-    """Disturb a link until it is opened again."""
     match how:
         case "cut":
             link.cut()

@@ -39,7 +39,6 @@ class AlteredTopic:
     """A setting of a topic keeps its writers from writing, until it is healed."""
 
     def __init__(self, bootstrap: str, topic: str, setting: str, value: str, healed: str) -> None:
-        """``healed`` is the value that the setting gets back."""
         self.name = f"{topic}: {setting} = {value}"
         self.struck = 0
         self._bootstrap = bootstrap
@@ -50,7 +49,6 @@ class AlteredTopic:
 
     @classmethod
     def small(cls, bootstrap: str, topic: str, bytes_max: int) -> "AlteredTopic":
-        """Return a fault that makes the topic take small batches only."""
         return cls(bootstrap, topic, "max.message.bytes", str(bytes_max), "1048588")
 
     def strike(self) -> None:
@@ -65,7 +63,6 @@ class RevokedRight:
     """A right is taken from a user by Kafka's own authorizer, and given back."""
 
     def __init__(self, bootstrap: str, user: str, right: Right) -> None:
-        """``bootstrap`` lets the test itself in; ``right`` is one that was granted, exactly so."""
         kind, resource, _, operation = right
         self.name = f"{user} may not {operation.name} {kind.name} {resource}"
         self.struck = 0

@@ -76,7 +76,6 @@ class KilledAtPoint(OfSystem):
         self._worker: WorkerProcess | None = None
 
     def strike(self) -> None:
-        """Start a worker with the point armed, and wait until it is dead."""
         worker = self._worker = self._rng.choice(self._system.workers)
         worker.kill()
         environment = {"RINGFENCE_FAILPOINTS": f"{self._point}:*=kill@{self._nth()}"}
@@ -94,7 +93,6 @@ class KilledAtPoint(OfSystem):
         self.struck += 1
 
     def heal(self) -> None:
-        """Start the worker without the point, and those that made room for it."""
         if self._worker is not None:
             for worker in self._system.workers:
                 if not worker.running:
@@ -108,7 +106,6 @@ class FrozenWorker(OfSystem):
     """A worker sleeps past the session time-out, its lanes pass to others, and it wakes. It may hold a transaction."""
 
     def __init__(self, system: System, rng: random.Random, point: str = "") -> None:
-        """With a point, the worker is frozen exactly there."""
         super().__init__(system, rng, f"freeze at {point}" if point else "freeze")
         self._point = point
         self._worker: WorkerProcess | None = None

@@ -21,7 +21,6 @@ class _OfSeveral(OfSystem):
         self._cluster = system.several
 
     def _one(self) -> Node:
-        """Choose a leader of the round's topics, or of the topics that keep offsets and transactions."""
         inner = ("__transaction_state", "__consumer_offsets")
         topics = [workload.name for workload in self._system.workloads]
         chosen = self._rng.choice(
@@ -75,7 +74,6 @@ class RollingRestart(_OfSeveral):
     name = "rolling restart"
 
     def strike(self) -> None:
-        """Restart one after the other, when all copies are in step again."""
         for node in self._rng.sample(self._cluster.nodes, len(self._cluster.nodes)):
             node.stop(90)
             self._cluster.start()
@@ -112,7 +110,6 @@ class MovedLeaders(_OfSeveral):
     name = "move leaders"
 
     def strike(self) -> None:
-        """Move leaders away by a restart, and then home at once."""
         node = self._one()
         node.stop(90)
         self._cluster.start()

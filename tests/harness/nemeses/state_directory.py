@@ -1,7 +1,4 @@
-"""Faults of the folder of a worker's state: files lost, garbled, read-only, of another time; the disk full.
-
-``folder`` belongs to one lane; for :class:`FullDisk` it is that of the whole worker.
-"""
+"""Faults of the folder of a worker's state: files lost, garbled, read-only, of another time; the disk full."""
 
 import contextlib
 import errno
@@ -29,7 +26,6 @@ class DeletedState:
     """The folder is deleted, under a running worker or while it is down."""
 
     def __init__(self, worker: WorkerProcess, folder: Path, *, down: bool) -> None:
-        """With ``down`` the strike stops the worker, and the healing starts it."""
         self.name = "state deleted"
         self.struck = 0
         self._worker = worker
@@ -62,7 +58,6 @@ class DamagedFiles:
         down: bool,
         damage: Damage = "garble",
     ) -> None:
-        """``pattern``: a glob, such as ``*.sst``, ``*.log`` (the write-ahead log), ``MANIFEST-*``, ``CURRENT``."""
         self.name = f"state files {pattern}: {damage}"
         self.struck = 0
         self._worker = worker
@@ -73,7 +68,6 @@ class DamagedFiles:
         self._damage = damage
 
     def strike(self) -> None:
-        """Damage every file that the pattern names; one of them must not be empty."""
         if self._down and self._pattern == "*.log":
             self._worker.kill()  # stopped in order, it leaves an empty log
         elif self._down:
@@ -127,10 +121,7 @@ class FutureFormat:
 
 
 class ReadOnlyState:
-    """Nothing can be created in the folder any more; open files stay writable, as on a real disk.
-
-    The fault is a read-only mount over the folder, if mounting is permitted; else a file in its place.
-    """
+    """Nothing can be created in the folder: a read-only mount over it, if mounting is permitted; else a file in its place."""
 
     def __init__(self, folder: Path) -> None:
         self.name = "state read-only"
@@ -162,14 +153,9 @@ class ReadOnlyState:
 
 
 class FullDisk:
-    """No room is left for the files of a worker.
-
-    If mounting is permitted, they get a small disk of their own, which is filled with a file. Make it before the worker starts, and
-    :meth:`close` it at the end. Otherwise the worker's files may not grow any more.
-    """
+    """No room is left: a small disk of their own, filled, if mounting is permitted (until :meth:`close`); else files may not grow."""
 
     def __init__(self, worker: WorkerProcess, folder: Path) -> None:
-        """``folder`` will hold all of the worker's state."""
         self.name = "disk full"
         self.struck = 0
         self._worker = worker
@@ -195,7 +181,6 @@ class FullDisk:
             resource.prlimit(self._worker.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     def close(self) -> None:
-        """Heal, and remove the disk; the worker is down."""
         self.heal()
         if self.mounted:
             _unmount(self._folder)
@@ -203,7 +188,6 @@ class FullDisk:
 
 
 def _fill(path: Path) -> bool:
-    """Write until an error; return whether the disk was full."""
     piece = bytes(64 * 1024)
     with path.open("wb", buffering=0) as file:
         while True:
@@ -237,6 +221,5 @@ def _stop(worker: WorkerProcess) -> None:
 
 
 def _start(worker: WorkerProcess, *, down: bool) -> None:
-    """Start a worker that the strike has ended."""
     if down and not worker.running:
         worker.start()

@@ -11,10 +11,7 @@ from aiokafka.partitioner import murmur2
 from tests.harness.workloads.plan import Groups, Plan
 
 AMPLE: Final = 500_000
-"""IDs of a ring that nothing in a round can overflow: an ID that is accepted twice was forgotten.
-
-It comes from the environment, so that a worker can be given another size.
-"""
+"""IDs of a ring that nothing in a round can overflow. It comes from the environment, so that a worker can be given another size."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +26,12 @@ class Workload:
     allowed: frozenset[str] = field(default_factory=frozenset)
     """Anomalies that this workload provokes and Ringfence does not promise to prevent."""
     targets: tuple[str, ...] = ()
-    """Other addresses that parts of its transactions go to."""
     user_ids: str = ""
-    """``check`` or ``ignore``: a bridge brings all messages from another cluster, with this option for IDs; empty = its producers send
-    here.
-    """
+    """``check`` or ``ignore``: a bridge brings all messages from another cluster, with this option for IDs."""
     lanes: int = 0
     """Key of the address; 0 = each partition is a lane."""
     observe: bool = False
-    """Whether its duplicates pass with their verdict."""
     by_value: bool = False
-    """Whether an ID with another value is another message."""
     size: int = 0
     """With a promise in time: ``id_cache_size``, while ``capacity`` is ``id_cache_size_max``; 0 = without."""
 
@@ -50,12 +42,10 @@ class Workload:
 
     @property
     def shown(self) -> str:
-        """Return its name for the line of a round."""
         lanes = f" (lanes = {self.lanes})" if self.lanes else ""
         return f"{self.name}{lanes}{' (observe)' if self.observe else ''}"
 
     def lane_count(self, partitions: int) -> int:
-        """Return how many lanes its address has."""
         return self.lanes or partitions
 
     def settings(self, partitions: int) -> dict[str, Any]:
@@ -76,7 +66,6 @@ class Workload:
         }
 
     def home(self, partitions: int) -> Callable[[bytes], int]:
-        """Return the function from a group or an ID to its home partition, computed by code of others."""
         if self.partitioner == "crc32":
             return lambda name: zlib.crc32(name) % partitions
         return lambda name: (murmur2(name) & 0x7FFFFFFF) % partitions
@@ -164,10 +153,7 @@ def crc32(name: str, rng: random.Random) -> Workload:
 
 
 def bridged(name: str, rng: random.Random) -> Workload:
-    """Return producers on another cluster, whose messages a bridge sends here.
-
-    They include duplicate sends, aborted transactions, and messages without an ID.
-    """
+    """Return producers on another cluster, whose messages a bridge sends here: duplicate sends, aborted transactions, and messages without an ID."""
     plans = [
         Plan(
             name, f"{name}.{index}", f"b{index}", rng.randrange(2**31), 400, Groups.ZIPF if index else Groups.MANY,
@@ -181,10 +167,7 @@ def bridged(name: str, rng: random.Random) -> Workload:
 
 
 def transfers(name: str, rng: random.Random, targets: tuple[str, ...] = ()) -> Workload:
-    """Fifteen producers of transactions with parts for all addresses, killed by others; they send again everything in doubt.
-
-    Most are at home where they arrive, by their key; some are forwarded; some have no key, or no ID.
-    """
+    """Fifteen producers of transactions with parts for all addresses; most are at home by their key, some are forwarded, some have no key or ID."""
     plans = [
         Plan(
             name, f"{name}.{index}", f"x{index}", rng.randrange(2**31), 30,
@@ -210,4 +193,3 @@ KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {
 ON_REQUEST: Final = ("transfers", "bridged")
 """Workloads that need more than an address of their own."""
 FORWARDING: Final = ("ungrouped", "misplaced")
-"""Workloads whose records are forwarded."""

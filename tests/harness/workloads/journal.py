@@ -1,8 +1,4 @@
-"""Journal of a producer, in a file that outlives its SIGKILL.
-
-It has a line before each send, and a line for each outcome that is known. A send without an outcome is in doubt: it may have been written
-or not, and the next life of the producer sends it again.
-"""
+"""Journal of a producer, in a file that outlives its SIGKILL: a line before each send, and one for each outcome that is known."""
 
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -79,7 +75,6 @@ def doubt(path: Path, mark: int) -> None:
 
 
 def _mend(path: Path) -> None:
-    """Remove a last line that a kill cut off."""
     if path.exists():
         end = path.read_bytes().rfind(b"\n") + 1
         with path.open("r+b") as file:
@@ -87,7 +82,6 @@ def _mend(path: Path) -> None:
 
 
 def sends(path: Path) -> list[Send]:
-    """Return the attempts in the form that the checker takes."""
     return [Send(item.token, item.id, item.group, item.outcome) for item in read(path)]
 
 

@@ -1,8 +1,4 @@
-"""Traffic in message groups, made as Qpid's own group tests make it (``msg_group_test``).
-
-Several groups are open at once, interleaved. Each message has its sequence number within its group, and the last one an end mark. Sizes and
-numbers are primes, so that no boundary of a group falls again and again on one of the code's own.
-"""
+"""Traffic in interleaved message groups, as Qpid's group tests make it: numbered within a group, with an end mark; sizes are primes."""
 
 import itertools
 import math
@@ -29,22 +25,12 @@ class GroupMessage(NamedTuple):
 
     @property
     def value(self) -> bytes:
-        """Value of the message, as a handler notes it."""
         return f"{self.label} {self.sequence} {int(self.last)}".encode()
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Shape of the traffic.
-
-    Attributes:
-        messages: How many.
-        group_size: Messages of a group.
-        interleave: Groups that are open at once.
-        randomized: Sizes from 1 to ``group_size``, at random.
-        zipf: Above 0: the nth group has a share of n to the minus this, the first has ``group_size``.
-        ungrouped: Part of the messages that have no group.
-    """
+    """Shape of the traffic; with ``zipf`` above 0 the nth group has a share of n to the minus this, and ``ungrouped`` is a share of messages."""
 
     messages: int = 1_009
     group_size: int = 13
@@ -55,7 +41,6 @@ class Shape:
 
 
 def generate(shape: Shape, seed: int, prefix: str = "g") -> list[GroupMessage]:
-    """Return messages in the order of sending; ``prefix`` separates the groups from those of other traffic."""
     generator = random.Random(seed)
     numbers = itertools.count()
     made: list[GroupMessage] = []
@@ -89,15 +74,11 @@ def _size(shape: Shape, opened_before: int, generator: random.Random) -> int:
 
 
 def sizes(messages: Iterable[GroupMessage]) -> dict[str, int]:
-    """Return the number of messages of each group."""
     return dict(Counter(message.label for message in messages))
 
 
 def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage], padding: int = 0) -> None:
-    """Write to the accepted topic as a worker would, and wait until all is there.
-
-    ``padding``: bytes that each has more, in a header, which no handler notes.
-    """
+    """Write to the accepted topic as a worker would, and wait; ``padding``: more bytes for each, in a header."""
     producer = _producer(bootstrap)
     _accept(producer, address, messages, b"x" * padding)
     assert producer.flush(kafka.WAIT_S) == 0
@@ -125,7 +106,6 @@ class Flow(threading.Thread):
     """Traffic at a steady rate, in a thread of its own, until it is stopped; ``sent`` holds the messages sent by then."""
 
     def __init__(self, bootstrap: str, address: str, messages: Sequence[GroupMessage], rate: float) -> None:
-        """``messages``: more than are needed. ``rate``: messages a second."""
         super().__init__(name=f"traffic to {address}", daemon=True)
         self.sent: list[GroupMessage] = []
         self._servers = bootstrap
@@ -135,7 +115,6 @@ class Flow(threading.Thread):
         self._halt = threading.Event()
 
     def run(self) -> None:
-        """Send, and wait until all that was sent is there."""
         producer = _producer(self._servers)
         begin = time.monotonic()
         for message in self._messages:
@@ -148,7 +127,6 @@ class Flow(threading.Thread):
         assert producer.flush(120) == 0
 
     def finish(self) -> dict[str, int]:
-        """Stop sending; return how many messages of each group were sent."""
         assert self.is_alive(), "there was to be traffic until here: generate more"
         self.stop()
         return sizes(self.sent)

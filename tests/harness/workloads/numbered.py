@@ -11,30 +11,23 @@ LIMIT_S: Final = 240.0
 
 
 class Flow:
-    """Messages sent to an address of one partition; each ID is due once, in order of its first arrival.
-
-    With one partition the accepted topic must hold exactly that, in exactly that order.
-    """
+    """Messages sent to an address of one partition; each ID is due once, in order of its first arrival."""
 
     def __init__(self, bootstrap: str, app_id: str, address: str) -> None:
         self.bootstrap = bootstrap
         self.app_id = app_id
         self.address = address
         self.sent = 0
-        """IDs that were made."""
         self.due: list[bytes | None] = []
 
     def send(self, count: int, padding: int = 0) -> None:
-        """Send new messages. ``padding`` makes IDs longer, and so the state larger."""
         first, self.sent = self.sent, self.sent + count
         self.due += self._put(first, self.sent, padding)
 
     def resend(self, first: int, end: int, padding: int = 0) -> None:
-        """Send the messages ``first <= number < end`` again; nothing new is due."""
         self._put(first, end, padding)
 
     def settle(self, worker: WorkerProcess) -> list[bytes | None]:
-        """Wait until all input is committed; return the IDs that were accepted."""
         end = kafka.end_offsets(self.bootstrap, self.address)
         wait_for(
             lambda: max(0, *kafka.committed(self.bootstrap, self.app_id, self.address)) == end[0],
@@ -47,7 +40,6 @@ class Flow:
         return self.accepted()
 
     def accepted(self) -> list[bytes | None]:
-        """Return the IDs that were accepted, in order."""
         return [item.id for item in kafka.read_all(self.bootstrap, f"{self.address}.accepted", 1)]
 
     def _put(self, first: int, end: int, padding: int) -> list[bytes]:
@@ -73,7 +65,6 @@ EXACT: Final = {"lost": 0, "doubled": 0, "made up": 0, "out of order": 0}
 
 
 def wait_reason(worker: WorkerProcess, lane: str, *texts: str) -> str:
-    """Wait until health is 503 and names one of these reasons of a lane; return the reason."""
 
     def reason() -> str:
         return str(worker.health()[1].get("lanes", {}).get(lane, {}).get("reason", ""))

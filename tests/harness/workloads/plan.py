@@ -37,7 +37,6 @@ class Message(NamedTuple):
     group: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
-    """Headers beside that of its ID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +59,11 @@ class Plan:
     id_space: int = 0
     """Number of different IDs; 0 = no limit."""
     without_id_every: int = 0
-    """Each n-th message has no ID; 0 = all have one."""
     extreme: bool = False
-    """Empty, null and huge values."""
     own_values: bool = False
     """Whether its values differ from those of other producers of the same IDs."""
     transactional: bool = False
     abort_share: float = 0.3
-    """Share of transactions that are aborted."""
     parts_to: tuple[str, ...] = ()
     """Each message is an envelope, with parts for these addresses; none = plain messages."""
 
@@ -91,7 +87,6 @@ class Plan:
         )
 
     def aborts(self, transaction: int) -> bool:
-        """Whether the n-th transaction is to be aborted."""
         return self._draw("abort", transaction) < self.abort_share
 
     def to_json(self) -> str:
@@ -118,7 +113,6 @@ class Plan:
         return Message(number, known, self._group(number), value, (("_RF_TX", b"json/1"),))
 
     def _part(self, number: int, each: int) -> dict[str, Any]:
-        """Return a part for one of the addresses, of one of many groups or of none, as text or as other bytes."""
         text, dice = f"{self.ids}/{number}/{each}", int(self._draw(f"part {each}", number) * 1_000)
         group = b"zipf-%d" % int(math.exp(self._draw(f"group {each}", number) * math.log(GROUPS_ZIPF)))
         value = (

@@ -1,7 +1,4 @@
-"""A producer that may be killed at any moment, and then sends again all that is in doubt.
-
-``python -m tests.harness.workloads.producer BOOTSTRAP JOURNAL PLAN``; it ends on SIGTERM, all outcomes known.
-"""
+"""A producer that may be killed at any moment, and then sends again all that is in doubt; on SIGTERM it ends with all outcomes known."""
 
 import itertools
 import signal
@@ -25,7 +22,6 @@ TRANSACTION_TIMEOUT_MS = 15_000
 """Time after which the transaction of a killed producer is aborted at the latest; it holds up readers until then."""
 
 Step = tuple[int, Message]
-"""Step of the plan, and its message."""
 
 
 class Traffic:
@@ -45,7 +41,6 @@ class Traffic:
             if item.outcome is not Outcome.OK and item.number not in answered
         ]
         self._flying: dict[bytes, Step] = {}
-        """Messages that were sent, with no outcome yet."""
         self._answers: list[tuple[bytes, Outcome]] = []
         self.stopping = False
 
@@ -160,7 +155,6 @@ class Traffic:
 
 
 def _commit(producer: Producer) -> None:
-    """Commit; repeat the commit if librdkafka calls that safe."""
     while True:
         try:
             producer.commit_transaction(FLUSH_S)
