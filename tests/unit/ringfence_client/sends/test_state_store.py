@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 
 from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
@@ -219,6 +219,22 @@ async def test_a_topic_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     assert not store.is_known(b"g")
     assert await store.load(b"g") is None
     assert store.fault == ""
+
+
+async def test_a_topic_that_was_deleted_is_looked_for_again() -> None:
+    cluster = _Cluster()
+    store, reader = cluster.open()
+    await store.load(b"g")
+    await cluster.write(store, dict.fromkeys(_groups(10), b"1"))
+    reader.cache.drop(1)
+    reader.error = UnknownTopicOrPartitionError()
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await store.load(b"g1")
+    reader.error = None
+    cluster.logs.create(TOPIC, 3, {"cleanup.policy": "compact"})
+    cluster.logs.logs.clear()
+
+    assert await store.load(b"g1") is None
 
 
 async def test_more_partitions_are_refused() -> None:
