@@ -235,6 +235,7 @@ async def test_a_topic_that_was_deleted_is_looked_for_again() -> None:
     cluster.logs.logs.clear()
 
     assert await store.load(b"g1") is None
+    assert store._partitions == 3
 
 
 async def test_more_partitions_are_refused() -> None:
