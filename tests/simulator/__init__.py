@@ -1,4 +1,1 @@
-"""Lanes and consumers in simulated worlds: virtual time, a seeded cluster, crashes at any await, and the product's own code.
-
-See tests/simulator/README.md.
-"""
+"""Lanes and consumers in simulated worlds (README.md): virtual time, a seeded cluster, crashes at any await, the product's own code."""

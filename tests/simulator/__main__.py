@@ -58,7 +58,6 @@ def main() -> int:
 def _try(
     first: int, worlds: Sequence[str], jobs: int, limit: float | None, count: int | None, *, cpu: bool
 ) -> Failure | None:
-    """Return the first failure; None = no schedule failed."""
     tally, began = Tally(), time.monotonic()
     shown_at = began
 

@@ -25,7 +25,6 @@ class Gap(NamedTuple):
 
 
 def gap(line: str) -> Gap | None:
-    """Return the offsets that a line names; None = it names none."""
     found = _STRETCH.search(line)
     if found is None:
         return None
@@ -51,11 +50,9 @@ class Ear:
     """Stands in for a module's logger."""
 
     def __init__(self, loop: Any) -> None:
-        """Keep ``loop``: ``loop()`` returns the loop that runs now."""
         self._loop = loop
 
     def error(self, text: str, *args: object, **_: object) -> None:
-        """Keep a line about a gap, with its process."""
         loop = self._loop()
         if "GAP" in text and isinstance(loop, ProcessLoop) and (found := gap(text % args)) is not None:
             loop.process.gaps.append(found)

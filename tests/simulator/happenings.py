@@ -15,9 +15,7 @@ IMPLICIT: Final = {"add_partitions": "produce", "add_offsets": "offsets"}
 TOLD_S: Final = 0.1
 """Seconds after which, at the latest, the sender of a late request sees it fail."""
 DIES_S: Final = 0.5
-"""Seconds that a process lives when none of its requests arrive."""
 BACK_S: Final = 8.0
-"""Seconds until it is started again."""
 HELD_S: Final = 0.5
 """Seconds that the request may take at which a process comes back."""
 
@@ -28,16 +26,13 @@ class Happenings:
     first_request = ""
     """First request of an opening."""
     settles_first = False
-    """Whether all must be at rest before the last messages, also in a small world. A replaced owner learns of it only by messages that come
-    then.
-    """
+    """Whether all must be at rest before the last messages: a replaced owner learns of it only by messages that come then."""
     opening_requests = 19
     """About as many requests as an opening and its first transaction make."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._away: set[Happening] = set()
-        """Pauses and similar happenings that are not over."""
         self._kinds: dict[Kind, Callable[[Happening, Process], None]] = {
             Kind.SEND: lambda what, _: self.send(what),
             Kind.CRASH: self._crash,
@@ -56,12 +51,10 @@ class Happenings:
         }
 
     def happen(self, what: Happening, process: Process) -> None:
-        """Execute it now, on this process if on any."""
         self._kinds[what.kind](what, process)
 
     @property
     def under_way(self) -> bool:
-        """Whether any happening is not over, or has not struck yet."""
         networks = [process.network for process in self._world.processes]
         return bool(self._away) or any(
             network.refuse
@@ -76,7 +69,6 @@ class Happenings:
         raise NotImplementedError
 
     def last(self, partition: int) -> Happening:
-        """Return the messages that are sent there when all has settled."""
         raise NotImplementedError
 
     @property

@@ -1,13 +1,4 @@
-"""Event loops of simulated processes, on one virtual clock. No selector, no threads, no sleeping: time jumps to the next timer.
-
-Each process has a loop of its own, as a real one has. *Within* a process callbacks run in the order that asyncio guarantees: first come,
-first served. Code relies on that order (cancellations that meet wake-ups, locks); with another one the simulation would report impossible
-failures. The seed decides everything else: which runnable process runs next, and when each answer comes. A callback takes
-:data:`CALLBACK_S` of virtual time, so that answers also arrive in the middle of a process's work.
-
-A process that crashes is dropped where it stands: none of its callbacks, timers or tasks ever runs again. :meth:`Loops.bury` unwinds its
-coroutines when the world has ended, where nothing notices it.
-"""
+"""Event loops of simulated processes on one virtual clock. Within a process callbacks keep asyncio's order; the seed decides all else."""
 
 import asyncio
 import contextlib
@@ -50,15 +41,12 @@ class Handle:
         self._args = ()
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled, or has run."""
         return self._callback is None
 
     def when(self) -> float:
-        """Return its time, by the loop's clock."""
         return self._when
 
     def run(self) -> None:
-        """Run it, unless it was cancelled."""
         callback = self._callback
         if callback is not None:
             callback(*self._args)
@@ -95,7 +83,6 @@ class ProcessLoop:
 
     @property
     def steps(self) -> int:
-        """Callbacks that were run in the world."""
         return self._loops.steps
 
     def call_soon(
@@ -172,7 +159,6 @@ class ProcessLoop:
         self.ready.append((handle.run, ()))
 
     def crash(self) -> None:
-        """Drop the process: nothing of it runs again."""
         self.alive = False
         self.ready.clear()
         with contextlib.suppress(ValueError):
@@ -212,7 +198,6 @@ class Running:
 
     def __init__(self) -> None:
         self.loop: ProcessLoop | None = None
-        """None = no loop of a simulated process."""
 
     def set(self, loop: ProcessLoop | None) -> None:
         self.loop = loop
@@ -227,26 +212,20 @@ class Loops:
 
     def __init__(self, dice: random.Random) -> None:
         self.now = 0.0
-        """Virtual seconds since the world began."""
         self.steps = 0
-        """Callbacks that were run."""
         self.dice = dice
         self.runnable: list[ProcessLoop] = []
-        """Loops that have something ready and are not paused."""
         self.unasked: list[dict[str, Any]] = []
-        """Exceptions that no code awaited."""
         self.due = 0
         """Number of callbacks after which :meth:`run` returns; set it to :attr:`steps` to return at once."""
         self.timers: list[tuple[float, int, ProcessLoop | None, Any, tuple[Any, ...]]] = []
         """Timers. A process's timer has its loop and a handle; the cluster's has no loop, but a function and its arguments."""
         self.count = 0
-        """Number of timers so far: timers of one time run in the order of their creation."""
         self.look_at = 0.0
         """Time before which :meth:`run` need not call ``until``, which may set it."""
         self._loops: list[ProcessLoop] = []
 
     def new(self, process: Any) -> ProcessLoop:
-        """Return the loop of a process that starts."""
         loop = ProcessLoop(self, process)
         self._loops.append(loop)
         return loop
@@ -257,11 +236,7 @@ class Loops:
         heappush(self.timers, (self.now + delay, self.count, None, callback, args))
 
     def run(self, until: Callable[[], bool], due: int, limit_s: float) -> None:
-        """Run until ``until`` holds (asked whenever nothing is ready), ``due`` callbacks were run, or the clock shows ``limit_s``.
-
-        Raises:
-            StepsExceededError: something spins.
-        """
+        """Run until ``until`` holds (asked whenever nothing is ready), ``due`` callbacks were run, or the clock shows ``limit_s``."""
         self.due, self.look_at = min(due, STEPS_MAX + 1), 0.0
         runnable, timers, dice = self.runnable, self.timers, self.dice.random
         current: ProcessLoop | None = None

@@ -1,8 +1,4 @@
-"""Measure which deliberate bugs the simulator finds, and after how many schedules, in a copy of the sources for each.
-
-``python -m tests.simulator.mutants [--seconds S] [--seed N] [NAME …]`` prints the tables of tests/simulator/README.md, and corpus.txt. A seed that
-fails in a copy and in the sources alike would show nothing, so that is tried too.
-"""
+"""Measure which deliberate bugs the simulator finds, and after how many schedules: ``python -m tests.simulator.mutants [NAME …]``."""
 
 import argparse
 import os
@@ -36,7 +32,6 @@ LOGICAL: Final = {
     "consumers": (*group_consumption.MUTANTS, *partition_opening.MUTANTS, *handover.MUTANTS),
     "sends": sends.MUTANTS,
 }
-"""Mutants by world."""
 OUTSIDE: Final = frozenset(
     {
         "consumers-offsets-followed", "count-alone", "cut-inside", "foreign-changelog-unnoticed", "half-a-lane",
@@ -46,11 +41,7 @@ OUTSIDE: Final = frozenset(
         "restore-to-last-stable-offset", "waits-anew-after-each-rebalance",
     }
 )  # fmt: skip
-"""Mutants of something that the simulated worlds leave out.
-
-These are operators, aiokafka's own options, machines that sleep, outages and Faust's transport. Others are changed partition counts and rules,
-foreign changelogs and members, half a lane, malformed or oversized records, and refused hops.
-"""
+"""Mutants of something that the simulated worlds leave out (README.md)."""
 _FAILED: Final = re.compile(
     r"^seed (?P<seed>[0-9]+) of [a-z]+ fails, number (?P<number>[0-9]+), after (?P<seconds>[0-9.]+) s: (?P<said>.*)$",
     re.MULTILINE,
@@ -64,9 +55,7 @@ class Row(NamedTuple):
     mutant: Mutant
     world: str
     found: str
-    """How it was found; empty = not at all."""
     number: int
-    """Number of schedules."""
     seconds: float = 0.0
     seed: int = -1
 
@@ -77,7 +66,6 @@ class Row(NamedTuple):
 
 
 def main() -> None:
-    """Print a table for each world, then the seeds that found something, as corpus.txt has them."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulator.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="of mutants (default: all)")
     parser.add_argument("--world", choices=LOGICAL, help="only those that belong there")

@@ -1,8 +1,4 @@
-"""Replacements in the product while worlds run: the I/O, the clocks, the dice. They are all made here, and last as long as ``simulated()``.
-
-The product has no seams for these: it makes its producers, readers and stores where it needs them, and that is as it should be. Names are
-replaced in the modules that use them, and the running loop shows which process is meant.
-"""
+"""Replacements in the product while worlds run: the I/O, the clocks, the dice. The product has no seams for these, as it should be."""
 
 import asyncio
 import contextlib
@@ -87,7 +83,6 @@ def _loop_or_none() -> Any:
 
 
 def _loop() -> Any:
-    """Return the running loop; raises RuntimeError: none runs."""
     loop = RUNNING.loop
     return _running_or_error() if loop is None else loop
 
@@ -149,10 +144,7 @@ class _NoGap:
 
 
 class _Insides:
-    """Stands in for :mod:`ringfence_kafka.aiokafka_patches.internals`.
-
-    The doubles themselves answer its questions about aiokafka's consumer.
-    """
+    """Stands in for :mod:`ringfence_kafka.aiokafka_patches.internals`; the doubles themselves answer about aiokafka's consumer."""
 
     @staticmethod
     def position(consumer: Any, tp: Any) -> Any:

@@ -13,7 +13,6 @@ SETTLED_WITHIN_S: Final = 120.0
 
 LAST_STEPS: Final = 2_000
 LAST_S: Final = 12.0
-"""Virtual seconds that the last happening may take before everything heals."""
 
 
 class StalledError(AssertionError):
@@ -28,11 +27,7 @@ class Play:
         self._happenings = happenings
 
     def run(self) -> None:
-        """Play the schedule from the beginning to the end.
-
-        Raises:
-            AssertionError: the world does not settle, or spins.
-        """
+        """Play the schedule to the end. Raises AssertionError if the world does not settle, or spins."""
         world = self._world
         for item in world.processes:
             item.start()

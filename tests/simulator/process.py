@@ -37,18 +37,12 @@ class Process:
         self.disk = Disk()
         self.network = Network(loops, dice, name, cluster)
         self.skew = 0.0
-        """Seconds by which the wall clock is wrong."""
         self.loop: ProcessLoop | None = None
-        """Loop of its present life; None = it does not run."""
         self.rights = Rights()
         self.gaps: list[Gap] = []
-        """Gaps that it has logged."""
         self.woke_at = 0.0
-        """Time when it last woke up after a pause."""
         self.producers: dict[object, None] = {}
-        """Producers of its present life that were started and not stopped."""
         self.killed_at: list[float] = []
-        """Times when messages have killed it."""
         self.lanes: Lanes | None = None
         self.loops = loops
 
@@ -83,12 +77,10 @@ class Process:
         raise NotImplementedError
 
     def notice(self, topics: Collection[str]) -> None:
-        """Note that these topics may have new records."""
         raise NotImplementedError
 
     @property
     def generation(self) -> int:
-        """Generation of the group that the process knows; -1 = none."""
         raise NotImplementedError
 
     def _begin(self) -> None:

@@ -27,12 +27,10 @@ class Result:
     """Result of a schedule."""
 
     faults: Sequence[str]
-    """Violations; empty = all is well."""
     signature: int
     """Equal for two runs that are the same."""
     steps: int
     seconds: float
-    """Virtual seconds."""
     trace: Sequence[str]
 
 
@@ -40,10 +38,7 @@ class Runner:
     """Runs schedules while ``simulated()`` is in force."""
 
     def __init__(self, *, leaves: bool = False) -> None:
-        """Create a runner.
-
-        ``leaves``: keep ended worlds as they stand, because this process ends soon.
-        """
+        """Create a runner; ``leaves``: keep ended worlds as they stand, because this process ends soon."""
         self._count = 0
         self._left: list[World] | None = [] if leaves else None
 
@@ -70,7 +65,6 @@ class Runner:
 
 
 def _stage(plan: Schedule) -> tuple[World, Happenings, Callable[[], Sequence[str]]]:
-    """Return the world of a schedule, its happenings, and the check of its end."""
     if isinstance(plan, ConsumerSchedule):
         consumers = ConsumerWorld(plan)
         return consumers, ConsumerHappenings(consumers), partial(consuming_check.faults, consumers)

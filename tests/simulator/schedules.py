@@ -11,9 +11,7 @@ IMPLICIT_SHARE: Final = 0.5
 STEPS_BETWEEN: Final = (0, 3, 10, 40, 120)
 """Callbacks between two happenings are fewer than one of these. An opening takes some 50, a transaction 20."""
 SECONDS_BETWEEN: Final = (0.0, 0.1, 1.0, 8.0)
-"""Virtual seconds between two happenings are fewer than one of these, if they pass first. A world at rest takes many seconds for a few
-callbacks.
-"""
+"""Virtual seconds between two happenings are fewer than one of these, if they pass first."""
 
 
 class Kind(StrEnum):
@@ -37,12 +35,9 @@ class Kind(StrEnum):
     SLOW = "slow"
     """The next requests of a process are slow."""
     LATE = "late"
-    """The next requests of one kind of a process are long on their way, the others are not; ``at`` names the kind, ``count`` their number.
-    """
+    """The next requests of one kind (``at``) of a process are long on their way, the others are not; ``count``: their number."""
     BELATED = "belated"
-    """The sender of the next requests of one kind sees them fail, and continues. They arrive nevertheless: right behind another request, or
-    when the seconds are up.
-    """
+    """The sender of the next requests of one kind sees them fail; they arrive nevertheless, behind another request or after the seconds."""
     REFUSED = "refused"
     """The next requests of a process are refused with a permanent error."""
     MARKERS = "markers"
@@ -71,9 +66,7 @@ class Kind(StrEnum):
     TARGET = "target"
     """A topic that handlers send to refuses writes for a while; ``request`` names it."""
     TAIL = "tail"
-    """The input loses unprocessed records, and others take their place, as after an unclean election. It spares inputs that a lane works
-    on: the records in its hands would be gone, and nobody could know.
-    """
+    """The input loses unprocessed records, as after an unclean election, unless a lane works on it: nobody could know."""
 
 
 class Message(NamedTuple):
@@ -139,7 +132,6 @@ class Schedule:
     """A small world and its troubles."""
 
     seed: int
-    """Seed of the run, and of the schedule until it is shrunk."""
     partitions: int
     processes: int
     capacity: int
@@ -150,13 +142,9 @@ class Schedule:
     implicit: bool = False
     """Whether transactions are written in three requests, and each has an epoch of its own."""
     brokers: int = 1
-    """Number of brokers that lead partitions."""
     envelopes: bool = False
-    """Whether there is another address, for parts of transactions."""
     lanes: int = 0
-    """Lanes that the address sets; 0 = each partition is a lane."""
     observe: bool = False
-    """Whether the address only observes, so duplicates pass."""
 
     @property
     def calm(self) -> bool:
@@ -219,7 +207,6 @@ REQUESTS_BELATED: Final = (
     "end", "end", "end", "offsets", "offsets", "offsets", "add_partitions", "add_partitions", "add_offsets", "produce", "produce", "initialise",
     "initialise", "heartbeat", "join",
 )  # fmt: skip
-"""Kinds of requests that are lost to their sender alone, by frequency."""
 BEHIND: Final = ("add_partitions", "add_partitions", "produce", "offsets", "end", "initialise", "")
 TRIGGERS: Final = ("add_partitions", "add_partitions", "offsets", "end", "initialise", "")
 

@@ -35,7 +35,6 @@ def shrunk(plan: Schedule, runner: Runner) -> Schedule:
 
 
 def kind_of(result: Result) -> str:
-    """Return the first word of the first violation; empty = none."""
     return result.faults[0].split(" ", 1)[0].split(":")[0].split("/")[0] if result.faults else ""
 
 

@@ -23,12 +23,10 @@ class World:
     processes: Sequence[Process]
 
     def __init__(self, plan: Schedule) -> None:
-        """Create a cluster without topics."""
         dice = random.Random(f"run {plan.seed}")
         DICE.now = dice
         self.plan = plan
         self.partitions = plan.partitions
-        """Partitions of the input; more once it has grown."""
         self.loops = Loops(dice)
         self.cluster = SimulatedCluster(self.loops, dice)
         self.cluster.implicit, self.cluster.brokers = plan.implicit, plan.brokers
@@ -38,7 +36,6 @@ class World:
         self._noticing: set[str] = set()
 
     def watch(self) -> list[str]:
-        """Record everything for a human reader."""
         trace: list[str] = []
         self.trace = trace
         for process in self.processes:
@@ -46,7 +43,6 @@ class World:
         return trace
 
     def close(self) -> None:
-        """Unwind all that ran in the world, and take it apart: what is left is in no cycle with anything."""
         self.loops.bury()
         for process in (
             *self.processes,

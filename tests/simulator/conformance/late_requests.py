@@ -4,19 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 NOT_IN_ONE: Final = "not in a transaction"
-"""INVALID_TXN_STATE."""
 FENCED: Final = "fenced"
 OUT_OF_ORDER: Final = "out of order"
-"""OUT_OF_ORDER_SEQUENCE_NUMBER."""
 WELL: Final = "well"
 
 
 class Side(Protocol):
-    """A cluster (real or simulated), a topic with one partition, and a transactional ID. Requests that are refused temporarily are retried.
-
-    Answers are :data:`WELL`, another number if there is one, or :data:`NOT_IN_ONE` and the like. ``implicit``: a write adds itself to the
-    transaction, and the end raises the epoch.
-    """
+    """A cluster (real or simulated), a topic with one partition, and a transactional ID; ``implicit``: a write adds itself to the transaction."""
 
     async def initialise(self) -> int: ...
 
@@ -28,13 +22,9 @@ class Side(Protocol):
 
     async def commit_offset(self, epoch: int, offset: int, *, implicit: bool = False) -> Any: ...
 
-    async def end(self, epoch: int, *, commit: bool, implicit: bool = False) -> Any:
-        """End the transaction; return by how much the epoch rose, if the end raises it."""
-        ...
+    async def end(self, epoch: int, *, commit: bool, implicit: bool = False) -> Any: ...
 
-    async def values(self) -> list[bytes]:
-        """Return all that a reader of committed data gets when no transaction is open."""
-        ...
+    async def values(self) -> list[bytes]: ...
 
     async def committed(self) -> int | None: ...
 
@@ -77,10 +67,7 @@ async def offset_comes_in_the_next(side: Side) -> list[Any]:
 
 
 async def record_comes_once_more(side: Side) -> list[Any]:
-    """A repeated record is written once, whichever transaction it arrives in.
-
-    If it arrives first, the partition takes the real first record for a gap.
-    """
+    """A repeated record is written once, whichever transaction it arrives in; if it comes first, the real first record is taken for a gap."""
     epoch = await side.initialise()
     told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.write(epoch, 0, b"one")]
     told += [await _ended(side, epoch), await side.add(epoch), await side.write(epoch, 1, b"two")]
@@ -91,10 +78,7 @@ async def record_comes_once_more(side: Side) -> list[Any]:
 
 
 async def record_comes_between(side: Side) -> list[Any]:
-    """A record between two transactions is refused, and so is the next transaction's first record.
-
-    With another epoch, records are accepted.
-    """
+    """A record between two transactions is refused, and so is the next transaction's first record, unless the epoch is another."""
     epoch = await side.initialise()
     told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await _ended(side, epoch)]
     told += [await side.write(epoch, 0, b"one"), await side.add(epoch), await side.write(epoch, 1, b"two")]
@@ -225,4 +209,3 @@ SCRIPTS: Final[Mapping[str, tuple[Script, list[Any]]]] = {
     ),
     "nothing is ended": (nothing_is_ended, [0, 1, NOT_IN_ONE, 1, FENCED, 2, 1, [b"one", b"two"]]),
 }  # fmt: skip
-"""Scripts by name, each with the answers that it must return."""

@@ -17,15 +17,10 @@ class Side(Protocol):
     """A cluster, real or simulated."""
 
     topic: str
-    """Has :data:`PARTITIONS` partitions; only this script uses it."""
 
-    def member(self, listener: Any) -> Any:
-        """Return a member of this script's own group, subscribed to the topic but not started."""
-        ...
+    def member(self, listener: Any) -> Any: ...
 
-    def reader(self) -> Any:
-        """Return a consumer of committed data without a group, not started."""
-        ...
+    def reader(self) -> Any: ...
 
     async def send(self, key: bytes, value: bytes) -> None:
         """Write to partition 0 outside any transaction."""
@@ -35,9 +30,7 @@ class Side(Protocol):
         """Write to partition 0 in a transaction that is aborted, its marker included."""
         ...
 
-    async def bounds(self) -> tuple[int, int]:
-        """Return log start and high watermark of partition 0."""
-        ...
+    async def bounds(self) -> tuple[int, int]: ...
 
     async def delete_below(self, offset: int) -> None: ...
 
@@ -180,7 +173,6 @@ SCRIPTS: Final[Mapping[str, tuple[Script, list[Any]]]] = {
         [(0, 4), [b"1", b"2", b"3"], (2, 4), [b"2", b"3"], [1], (4, 5), [b"4"]],
     ),
 }  # fmt: skip
-"""Scripts by name, each with the answers that it must return."""
 SLOW: Final[Mapping[str, tuple[Script, list[Any]]]] = {
     "compaction keeps the last": (compaction_keeps_the_last, [0, [b"2", b"3"]])
 }

@@ -15,22 +15,15 @@ class Side(Protocol):
     """A cluster, real or simulated."""
 
     topic: str
-    """Has one partition; only this script uses it."""
     group: str
 
-    def producer(self, name: str) -> Any:
-        """Return a producer, not started, with a transactional ID of this name."""
-        ...
+    def producer(self, name: str) -> Any: ...
 
-    async def ends(self) -> tuple[int, int]:
-        """Return last stable offset and high watermark."""
-        ...
+    async def ends(self) -> tuple[int, int]: ...
 
     async def committed(self) -> int | None: ...
 
-    async def values(self) -> list[bytes]:
-        """Return all that a reader of committed data gets."""
-        ...
+    async def values(self) -> list[bytes]: ...
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -198,4 +191,3 @@ SCRIPTS: Final[Mapping[str, tuple[Callable[[Side], Awaitable[list[Any]]], list[A
         [1, (2, 2), [b"of the former"]],
     ),
 }
-"""Scripts by name, each with the answers that it must return."""

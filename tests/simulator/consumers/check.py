@@ -1,12 +1,4 @@
-"""Invariants of a settled world of consumers, checked on handlers' runs and on every progress record that was ever committed.
-
-LOST, REPEATED, REORDERED, OVERLAPPED, REDONE, UNFENCED and EARLY mean the same as in :mod:`tests.harness.checker.groups`. Here the
-cluster's own log names each holder and the time of each write, so nothing has to be excused: a repetition is one that a record forbids.
-UNHANDLED: a record says that a message is finished, but no handler finished it and it has no dead letter. FORGOTTEN: a record lacks a
-message that an earlier record names as finished, or that a handler had finished when the record was made. SILENT: a lease ran out although
-its holder was there and could write. STALE: a message of a deleted topic was begun under a lease of the topic that replaced it.
-UNCONFIRMED: see :mod:`tests.simulator.lanes.membership`.
-"""
+"""Invariants of a settled world of consumers, checked on handlers' runs and on every progress record that was ever committed (README.md)."""
 
 import math
 from collections import defaultdict
@@ -29,7 +21,6 @@ ENDS_S: Final = 4.5
 
 
 def faults(world: ConsumerWorld) -> list[str]:
-    """Return a line for each violation; none if all is well."""
     found = [said for process in world.processes for said in process.rights.violations] + world.held_up
     found += [*([] if world.former else world.cluster.went_back), *_leaked(world)]
     letters = letters_of(world)
@@ -50,7 +41,6 @@ def faults(world: ConsumerWorld) -> list[str]:
 
 
 def _faults(of: Evidence) -> Iterable[str]:
-    """Judge a partition of one of the topics that had the name."""
     yield from _records(of)
     yield from _handled(of)
     yield from _groups(of)
@@ -61,7 +51,6 @@ def _faults(of: Evidence) -> Iterable[str]:
 
 
 def _leaked(world: ConsumerWorld) -> Iterable[str]:
-    """Check that no process has more producers than partitions that it holds."""
     for process in world.processes:
         held = {} if process.consumer is None else process.consumer.partitions
         if len(process.producers) > len(held):
@@ -100,7 +89,6 @@ def _outlasting(of: Evidence) -> Iterable[str]:
 
 
 def _end(of: Evidence) -> Iterable[str]:
-    """Check that all messages are finished, and that the group knows it."""
     committed = of.world.cluster.committed(ACCEPTED, of.partition)
     if not of.written:
         yield f"LOST {of.name}: nobody has written its progress"

@@ -39,10 +39,7 @@ def dead_letters(of: Evidence) -> Iterable[str]:
 
 
 def _killers_alone(of: Evidence) -> bool:
-    """Whether processes die of one message only, and late enough to find out of which.
-
-    If two messages are deadly, an innocent one's last attempt may run beside the second, which nobody suspects yet.
-    """
+    """Whether processes die of one message only, and late enough to find out of which: beside two, an innocent one is not told apart."""
     plan = of.world.plan
     deadly = [task for happening in plan.happenings for task in happening.messages if task.outcome == "kill"]
     sends = all(happening.kind is Kind.SEND for happening in plan.happenings)
@@ -50,10 +47,7 @@ def _killers_alone(of: Evidence) -> bool:
 
 
 def _died(of: Evidence, offset: int) -> int:
-    """Count the attempts at a message that did not end, or whose end nobody knows.
-
-    Each holder may have written one attempt and died before it began it.
-    """
+    """Count the attempts at a message whose end nobody knows; each holder may have died before the one that it wrote began."""
     count = known = 0
     for token in of.last:
         own = [run for run in of.by_token[token] if run.offset == offset and run.outcome != IN_VAIN]

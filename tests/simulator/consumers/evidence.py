@@ -21,7 +21,6 @@ class Letter(NamedTuple):
 
 
 def letters_of(world: ConsumerWorld) -> dict[bytes, list[Letter]]:
-    """Return the dead letters by the number of their message."""
     found: dict[bytes, list[Letter]] = defaultdict(list)
     for log in world.letters:
         for item in log.committed():
@@ -32,11 +31,7 @@ def letters_of(world: ConsumerWorld) -> dict[bytes, list[Letter]]:
 
 
 class Evidence:
-    """Evidence about one partition; if several topics had the name, of one of them.
-
-    Until a replacement of the topic is noticed, messages of the new one may be handled as if they were the old one's; they come again.
-    Records of the old topic that were written after its end count for nothing.
-    """
+    """Evidence about one partition of one topic of the name. Until a replacement is noticed, its messages may be handled as the old topic's."""
 
     def __init__(
         self, world: ConsumerWorld, partition: int, of: Input, letters: dict[bytes, list[Letter]]
@@ -58,7 +53,6 @@ class Evidence:
         self.runs = [run for run in runs if run.token not in others and run.begin < of.until]
         self.first: dict[int, Written] = {}
         self.last: dict[int, int] = {}
-        """First record of each token, and the place of its last."""
         for number, record in enumerate(self.written):
             self.first.setdefault(record.progress.token, record)
             self.last[record.progress.token] = number

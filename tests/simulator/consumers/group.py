@@ -19,7 +19,6 @@ class KeepingGroup(Group):
         self._partitions = partitions
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Return the partitions that the assignor asks a cluster for."""
         return set(range(self._partitions()))
 
     def _assignment(self) -> dict[str, frozenset[Place]]:

@@ -22,7 +22,6 @@ class Run:
     """A message in a handler."""
 
     life: ProcessLoop
-    """Life of the process that it was in."""
     process: str
     token: int
     partition: int
@@ -33,18 +32,14 @@ class Run:
     task: str
     begin: float
     turn: int
-    """Callbacks of the world until the run began."""
     end: float | None = None
-    """None = it still runs."""
     outcome: str = ""
     batch: object = None
     """The same object for all messages of a batch; None = its handler had it alone."""
     first_of_batch: bool = True
     first_here: bool = True
     total: bytes = b""
-    """Total that it sent."""
     effects: object = None
-    """Effects of its attempt; a batch shares them."""
 
     def __str__(self) -> str:
         end = "…" if self.end is None else f"{self.end:.4f} {self.outcome}"
@@ -62,7 +57,6 @@ class Handling:
         """Called with the groups that a process does not have any more."""
 
     def ended(self, life: ProcessLoop, now: float) -> None:
-        """End the runs of a process that has ended."""
         for run in self.runs:
             if run.life is life and run.end is None:
                 run.end, run.outcome = now, "died"
@@ -133,10 +127,7 @@ class Handling:
 
 
 async def _work(loop: Any, seconds: float, *, stubborn: bool) -> bool:
-    """Work for so long; return whether nothing was left out.
-
-    A stubborn handler continues when it is cancelled, but leaves something out.
-    """
+    """Work for so long; return whether nothing was left out, as a stubborn handler does that is cancelled and continues."""
     until, whole = loop.time() + seconds, True
     while loop.time() < until:
         try:
@@ -149,7 +140,6 @@ async def _work(loop: Any, seconds: float, *, stubborn: bool) -> bool:
 
 
 async def _die(loop: Any) -> None:
-    """Kill the process of this message at once; nothing in it continues."""
     process = loop.process
     process.loops.after(0, process.kill)
     process.loops.after(BACK_S, process.start)

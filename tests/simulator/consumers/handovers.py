@@ -42,10 +42,7 @@ def takeovers(world: ConsumerWorld, partition: int) -> Iterable[str]:
 
 
 def _hasty(world: ConsumerWorld, partition: int, written: Sequence[Written]) -> Iterable[str]:
-    """Report holders that were fenced although they had just written, if the fencing process could know that.
-
-    Such a holder continues, and nothing else shows the violation.
-    """
+    """Report holders that were fenced although they had just written, if the fencing process could know that."""
     if not world.plan.quick:
         return
     for process in world.processes:
@@ -60,7 +57,6 @@ def _hasty(world: ConsumerWorld, partition: int, written: Sequence[Written]) -> 
 
 
 def _followed(world: ConsumerWorld, partition: int, first: dict[int, Written]) -> Iterable[str]:
-    """Report runs that begin under a token that another has followed; ``first``: the first record of each token."""
     following = sorted(first)
     for run in world.handling.runs:
         if run.partition != partition:
@@ -77,7 +73,6 @@ def _killed(world: ConsumerWorld, before: Written, after: Written) -> bool:
 
 
 def _outlived(world: ConsumerWorld, partition: int, token: int) -> bool:
-    """Whether a run of this holder did not end when it was to."""
     return any(
         run.task == "stubborn"
         for run in world.handling.runs

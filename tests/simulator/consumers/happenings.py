@@ -35,7 +35,6 @@ class ConsumerHappenings(Happenings):
         }
 
     def send(self, what: Happening) -> None:
-        """Write messages into the accepted topic."""
         records = [self._record(message, what.partition) for message in what.messages]
         if what.transaction:
             self._world.cluster.produce_in_transaction(
@@ -64,10 +63,7 @@ class ConsumerHappenings(Happenings):
             self._world.recreate()
 
     def _lose_tail(self, partition: int) -> None:
-        """Remove the tail of the log that nobody has begun, if nobody holds the partition.
-
-        With a holder, the message in a handler would differ from the one in the log, and nobody could know.
-        """
+        """Remove the tail of the log that nobody has begun, if nobody holds the partition: with a holder, nobody could know."""
         world, consumers = self._world, [process.consumer for process in self._world.processes]
         transactions = world.cluster.transactions.known.values()
         held = any(consumer is not None and partition in consumer.partitions for consumer in consumers)
@@ -100,7 +96,6 @@ class ConsumerHappenings(Happenings):
                 self._world.held_up += held_up(self._world, partition)
 
     def _refuse_target(self, what: Happening, _: Process) -> None:
-        """Refuse writes to this topic for a while."""
         refused = self._world.cluster.refused
         refused.add(what.request)
         self._world.loops.after(what.seconds, refused.discard, what.request)

@@ -8,9 +8,7 @@ from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.lanes.membership import Rights
 
 EXEMPT: Final[Any] = object()
-"""Exempts a process that fences a lease back in order to drain its partition: it is not a member for that partition, so the lease itself
-decides. It may become one again meanwhile: the process that fenced last takes nothing from anybody.
-"""
+"""Exempts a process that fences a lease back to drain its partition: not a member for that, it lets the lease itself decide."""
 
 
 class ConsumerRights(Rights):
@@ -19,9 +17,7 @@ class ConsumerRights(Rights):
     def __init__(self, draining: Callable[[int], bool], cluster: SimulatedCluster) -> None:
         super().__init__()
         self._openings: dict[asyncio.Task[Any], None] = {}
-        """Openings that have fenced somebody."""
         self.fences: list[tuple[int, float]] = []
-        """Partition and time of each fence."""
         self._draining = draining
         self._cluster = cluster
 

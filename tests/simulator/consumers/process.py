@@ -14,7 +14,6 @@ from tests.simulator.loop import ProcessLoop
 from tests.simulator.process import Process
 
 READERS: Final = "readers"
-"""The consumer group."""
 STARTED_AGAIN_S: Final = 1.0
 """Seconds until a process that ended with an error is started again, as its supervisor does."""
 
@@ -30,10 +29,8 @@ class Consumer(Process):
         super().__init__(*base)
         self.rights = ConsumerRights(self._draining, self.cluster)
         self.learned: list[tuple[int, float]] = []
-        """Partition and time of each discovery that the offset to be read next is gone."""
         self.consumer: GroupConsumer | None = None
         self.readers: dict[SimulatedReader, None] = {}
-        """Readers, in the order in which they were started."""
         self._options = options
         self.handling = handling
         self.state_cache = state_cache
@@ -41,7 +38,6 @@ class Consumer(Process):
 
     @property
     def joining(self) -> bool:
-        """Whether the process has given up all partitions and waits for its assignment."""
         member = None if self.consumer is None else getattr(self.consumer, "_consumer", None)
         return member is not None and bool(member.joining)
 
@@ -52,7 +48,6 @@ class Consumer(Process):
 
     @property
     def busy(self) -> bool:
-        """Whether it opens, drains or gives away a partition."""
         if self.consumer is None:
             return False
         claims = self.consumer.held_partitions._claims.values()

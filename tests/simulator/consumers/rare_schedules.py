@@ -28,10 +28,7 @@ def as_its_time_is_up(dice: random.Random) -> list[Happening]:
 
 
 def parked(dice: random.Random) -> list[Happening]:
-    """A group has more messages than are kept.
-
-    Before they are read again, another topic with more messages, of another group, takes its place.
-    """
+    """A group has more messages than are kept. Before they are read again, another topic of another group takes its place."""
     first = tuple(Task(b"g0", dice.choice((0.1, 0.3, 0.5)), "ok") for _ in range(dice.randint(6, 9)))
     others = tuple(Task(b"g2", 0.02, "ok") for _ in range(4))
     then = tuple(Task(b"g1", dice.choice((0.1, 0.3, 0.5)), "ok") for _ in range(16))
@@ -43,10 +40,7 @@ def parked(dice: random.Random) -> list[Happening]:
 
 
 def queued(dice: random.Random) -> list[Happening]:
-    """A process ends in order and cannot write for a while.
-
-    The next holder waits for a write of its own; meanwhile the first one writes again.
-    """
+    """A process ends in order and cannot write for a while; the next holder waits for a write of its own, and the first writes again."""
     both = [dataclasses.replace(burst(dice, 1, (30.0,), ("ok",)), partition=number) for number in (0, 1)]
     ends = Happening(AGES, 1.0, Kind.STOP, process=dice.randrange(2), seconds=20.0)
     late = [Happening(AGES, 1.5, Kind.LATE, "end", count=1, seconds=value) for value in (SLOW_S, 20.0)]
@@ -55,10 +49,7 @@ def queued(dice: random.Random) -> list[Happening]:
 
 
 def taken_back(dice: random.Random) -> list[Happening]:
-    """A holder that could not write asks who holds its lease.
-
-    Meanwhile the group rebalances, or has removed the holder without its knowledge.
-    """
+    """A holder that could not write asks who holds its lease; the group rebalances meanwhile, or has removed the holder."""
     tasks = tuple(Task(b"g%d" % number, value, "ok") for number, value in enumerate((6.0, 0.0, 0.5, 1.0)))
     several = Happening(0, 0.0, Kind.SEND, messages=tasks[: dice.randint(2, 4)])
     refused = Happening(AGES, 3.0, Kind.REFUSED, dice.choice(("end", "produce")), count=1)

@@ -13,10 +13,8 @@ SHORT_S: Final = (0.0,) * 4 + (0.02, 0.3, 0.3)
 """Shorter than any time that a run may take."""
 SLOW_S: Final = 6.0
 LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
-"""Options where a message takes longer than anything else."""
 Theme = Callable[[random.Random], list[Happening]]
 AGES: Final = 10_000
-"""Callbacks: it is the time that counts."""
 
 
 def burst(
@@ -34,5 +32,4 @@ def burst(
 
 
 def after(seconds: float, at: str = "") -> Happening:
-    """Do nothing for so long, or until a request of this name arrives."""
     return Happening(AGES, seconds, Kind.CLOCK, at)

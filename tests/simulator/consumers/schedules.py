@@ -62,7 +62,6 @@ class ConsumerSchedule(Schedule):
     handler_timeout: float = 0.0
     max_attempts: int = 3
     sends: bool = False
-    """Whether handlers send messages and keep states."""
     batch: int = 0
     state_cache: int = 0
 
@@ -73,7 +72,6 @@ class ConsumerSchedule(Schedule):
 
     @property
     def quick(self) -> bool:
-        """Whether only the wait for its turn comes between a process's look at a lease and its fence."""
         return all(
             happening.kind in (Kind.SEND, Kind.CLOCK, Kind.STOP)
             or (happening.kind is Kind.LATE and happening.at == "end")
@@ -82,21 +80,14 @@ class ConsumerSchedule(Schedule):
 
     @property
     def sends_fail(self) -> bool:
-        """Whether topics may refuse the messages that handlers send. Then messages fail although their handlers ended well.
-
-        A single broker answers for all partitions at once if transactions take three requests. Such an error is also one of the progress
-        topic.
-        """
+        """Whether topics may refuse messages that handlers send, whose runs then fail although they ended well."""
         kinds = {happening.kind for happening in self.happenings}
         alone = Kind.REFUSED in kinds and not (self.implicit and self.brokers == 1)
         return self.sends and (alone or Kind.TARGET in kinds)
 
     @property
     def lasting(self) -> bool:
-        """Whether every holder lives, and can write often enough to keep its lease and to record its progress.
-
-        If transactions take five requests, an unexpected answer leaves one open until its time-out.
-        """
+        """Whether every holder lives, and can write often enough: in five requests, an unexpected answer leaves a transaction open."""
         kinds = {happening.kind for happening in self.happenings}
         away_s = max(
             (
@@ -127,7 +118,6 @@ class ConsumerSchedule(Schedule):
 
 
 def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedule:
-    """Return the schedule of a seed, with ``faults`` faults if that is given."""
     dice = random.Random(f"consumers {seed}")
     if faults is None and dice.random() < SMALL_SHARE:
         return in_its_way(small_schedule(seed, dice))
@@ -144,7 +134,6 @@ def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedu
 
 
 def small_schedule(seed: int, dice: random.Random) -> ConsumerSchedule:
-    """Return a schedule that is about one thing."""
     if dice.random() < FAULTS_SHARE:
         partitions = 1
         happenings = [sending(dice, partitions, calm=False), *(fault(dice, partitions, 2) for _ in range(2))]

@@ -11,7 +11,6 @@ from tests.simulator.schedules import CALM, MOST_STEPS, Happening, Kind, belated
 
 AWAY_AT: Final = ("produce", "offsets", "end", "end", "heartbeat")
 REFUSED_S: Final = 6.0
-"""Seconds for which dead letters are refused."""
 LONG_S: Final = 30.0
 
 
@@ -204,7 +203,6 @@ THEMES: Final[Mapping[Theme, int]] = {
     taken_over: 8, stopped: 1, killers: 1, sick: 1, refused_letters: 1, other_clocks: 1, calm: 3, slow_readers: 3, many_begun: 1, eaten: 2,
     overslept: 1, late: 4, recreated: 3, tail: 1,
 }  # fmt: skip
-"""Themes of schedules, with their weights."""
 FIXED: Final[Mapping[Theme, Mapping[str, Any]]] = {
     slow_readers: LONG,
     many_begun: {"partitions": 1},

@@ -27,10 +27,8 @@ class Written(NamedTuple):
     """A progress record, whatever the end of its transaction."""
 
     partition: int
-    """Partition of the accepted topic."""
     at: float
     made_at: float
-    """Time when its content was known."""
     progress: Progress
     part: Part
 
@@ -49,7 +47,6 @@ class Accepted(NamedTuple):
     group: bytes | None
     number: bytes
     task: str
-    """Outcome that its handler gives it."""
 
 
 class Input(NamedTuple):
@@ -57,11 +54,8 @@ class Input(NamedTuple):
 
     topic_id: str
     until: float
-    """Time when it was deleted."""
     messages: dict[int, Accepted]
-    """All messages, including those that retention deleted, by offset."""
     eaten: set[int]
-    """Offsets that retention deleted before the group knew them as finished."""
 
 
 class ProgressLog(Log):
@@ -99,7 +93,6 @@ class LettersLog(Log):
     def __init__(self, partition: int, now: Callable[[], float]) -> None:
         super().__init__(LETTERS, partition)
         self.times: dict[int, float] = {}
-        """Arrival times by offset."""
         self._now = now
 
     def append(
@@ -121,11 +114,9 @@ class ConsumerWorld(World):
         cluster, loops = self.cluster, self.loops
         self.handling = SendingHandling() if plan.sends else Handling()
         self.kept: list[list[Stored]] = [[] for _ in range(plan.partitions)]
-        """By partition, the records that retention has deleted."""
         self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
         """By partition, the offsets that retention deleted before the group knew them as finished."""
         self.former: list[list[Input]] = []
-        """Deleted topics of that name, each with its partitions."""
         self.held_up: list[str] = []
         """Messages that waited for dead letters without need."""
         cluster.create(ACCEPTED, plan.partitions)
@@ -155,7 +146,6 @@ class ConsumerWorld(World):
         ]
 
     def messages(self, partition: int) -> dict[int, Accepted]:
-        """Return all messages that were ever in the partition, by offset."""
         records = [*self.kept[partition], *self.cluster.log(ACCEPTED, partition).committed()]
         return {
             record.offset: Accepted(
@@ -183,7 +173,6 @@ class ConsumerWorld(World):
         self.cluster.create(ACCEPTED, self.plan.partitions)
 
     def committed(self, partition: int) -> list[Written]:
-        """Return the committed progress records, in order."""
         return [item for item in self.progress.written if item.partition == partition and item.committed]
 
     # -- whether it has settled --------------------------------------------------------------------------------

@@ -94,10 +94,7 @@ async def read_range(
     consume: Callable[[Sequence[Any]], Awaitable[None]],
     take: Take | None = None,
 ) -> int:
-    """Double of :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range`. It repeats lost requests, as aiokafka's consumer does.
-
-    ``take`` is not called: records are objects here.
-    """
+    """Double of :meth:`LogReader.read_range`, which repeats lost requests; ``take`` is not called, as records are objects here."""
     process = _process()
     tp = TopicPartition(topic, partition)
     position, moved_at = start, process.monotonic()
@@ -127,7 +124,7 @@ async def _fetch(process: Any, topic: str, partition: int, position: int) -> Fet
 async def newest_values(
     _reader: LogReader, ends: Mapping[tuple[str, int], tuple[int, int]], key: bytes
 ) -> dict[tuple[str, int], bytes]:
-    """Double of :meth:`ringfence_kafka.readers.log_reader.LogReader.newest_values`."""
+    """Double of :meth:`LogReader.newest_values`."""
     process = _process()
     found = {}
     for (topic, partition), (start, end) in ends.items():

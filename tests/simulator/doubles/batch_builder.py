@@ -19,11 +19,8 @@ class Builder:
         self._now_ms = now_ms
         loop: Any = asyncio.get_running_loop()
         self.made_at: float = loop.time()
-        """When its content was known, by the world's clock."""
         self.by: Any = None
-        """The producer that it belongs to."""
         self.epoch = self.sequence = -1
-        """Set if the product itself writes the batch."""
 
     def __repr__(self) -> str:
         return f"{self.records}"

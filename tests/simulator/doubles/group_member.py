@@ -1,8 +1,4 @@
-"""Double of aiokafka's consumer as a member of a group: it joins, sends heartbeats, loses partitions and is assigned new ones.
-
-It keeps the order of aiokafka's coordinator. ``on_partitions_revoked`` is awaited while heartbeats continue; then the member joins and has
-the new generation; then ``on_partitions_assigned`` is called, while ``getmany`` waits. The calls are the same after a lost session.
-"""
+"""Double of aiokafka's consumer as a member of a group, in the order of its coordinator: revoked, joined, assigned, while heartbeats continue."""
 
 import asyncio
 import contextlib
@@ -58,7 +54,6 @@ class SimulatedMember(SimulatedReader):
         self._topics: list[str] = []
         self._listener: Any = None
         self.joining = False
-        """Whether all partitions were revoked and none is assigned yet."""
         self._rejoin = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -1,8 +1,4 @@
-"""Double of aiokafka's producer below the product's own :class:`ringfence_kafka.producer.transactional.TransactionalProducer`.
-
-If the cluster adds written partitions by itself, only InitProducerId is simulated. The rest is the product's own
-(:class:`ringfence_kafka.producer.transaction_v2.TransactionV2`) over :mod:`tests.simulator.doubles.transaction_client`.
-"""
+"""Double of aiokafka's producer below :class:`TransactionalProducer`; in three requests, only InitProducerId is simulated."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,7 +30,6 @@ class SimulatedProducer:
         self._state = "ready"
         self._opening: asyncio.Task[Any] | None = None
         self._begun_at = -1
-        """Callbacks of the world until the transaction began."""
         # Attributes that the product reads.
         self.client: Any = SimpleNamespace(
             _metadata_update=None, close=self._nothing, force_metadata_update=self._nothing, send=send
@@ -61,7 +56,6 @@ class SimulatedProducer:
         return 0
 
     async def start(self) -> None:
-        """Send InitProducerId, and wait as long as it takes."""
         self._opening = self._process.rights.fence(self._id)
         self._process.producers[self] = None
         self._txn_manager.producer_epoch = await self._sent.initialise(self._timeout_s)
@@ -72,7 +66,6 @@ class SimulatedProducer:
         return builder
 
     def begins(self) -> None:
-        """Note that a transaction begins, and have the rights checked."""
         if self._begun_at == self._loop.steps:
             return
         self._begun_at = self._loop.steps
@@ -104,7 +97,6 @@ class SimulatedProducer:
         await self._finish(commit=False)
 
     async def stop(self) -> None:
-        """Stop; requests on their way stay there."""
         self._state = "stopped"
         self._process.producers.pop(self, None)
         self._sent.stop()

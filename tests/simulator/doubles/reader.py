@@ -1,8 +1,4 @@
-"""Double of aiokafka's consumer without a group: assigned partitions, seeks, pauses, and fetches ahead.
-
-It behaves as the real one in these points. Positions move when records are taken. Fetched records are dropped at their turn if the
-partition was paused or sought elsewhere. Errors of a fetch come out of ``getmany``. Lost requests are repeated.
-"""
+"""Double of aiokafka's consumer without a group: positions move when records are taken, and records fetched ahead may be dropped."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -53,7 +49,6 @@ class SimulatedReader:
         self._came = asyncio.Event()
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
-        """Set while no partitions are being assigned."""
         self._settled.set()
         self._fetching: asyncio.Task[None] | None = None
         # Attributes that the product reads.
@@ -127,13 +122,11 @@ class SimulatedReader:
     # -- what the product looks at inside of it (ringfence_kafka.aiokafka_patches.internals) --------------------------------------
 
     def fetched(self) -> dict[TopicPartition, int]:
-        """Return the partitions with fetched records that were not taken."""
         return {
             tp: 100 * len(item.records) if isinstance(item, _Ahead) else 0 for tp, item in self._ahead.items()
         }
 
     def reached(self, tp: TopicPartition) -> int | None:
-        """Return the offset up to which records were taken."""
         return self._positions.get(tp)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -144,7 +137,6 @@ class SimulatedReader:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def notice(self, topics: Collection[str]) -> None:
-        """Note that these topics may have new records."""
         if any(tp.topic in topics and tp not in self._paused for tp in self._positions):
             self._wanted.set()
 

@@ -1,9 +1,4 @@
-"""Double of aiokafka's sender: the requests that a transaction sends to the cluster, in their order.
-
-It asks its coordinator one thing after the other: to add partitions, to add the group, to take its offsets, to end. It writes only to
-partitions that were added, one batch after the other to each. It repeats lost requests until somebody stops it, also when the caller has
-given up.
-"""
+"""Double of aiokafka's sender: a transaction's requests in their order, repeated until somebody stops it, also when the caller gave up."""
 
 import asyncio
 import contextlib
@@ -63,12 +58,8 @@ class Sender:
     """Sender of one producer."""
 
     def __init__(self, process: Any, name: str, client: Callable[[], Any]) -> None:
-        """Create the sender.
-
-        ``name``: the transactional ID; ``client()`` returns aiokafka's client as the product has wrapped it.
-        """
+        """Name its transactional ID; ``client()`` returns aiokafka's client as the product has wrapped it."""
         self.failed: BaseException | None = None
-        """Why the sender has stopped working."""
         self.who = Who(name, -1)
         self._process = process
         self._loop: Any = asyncio.get_running_loop()
@@ -77,9 +68,7 @@ class Sender:
         self._coordinator = process.cluster.transactions
         self._client = client
         self._told: dict[asyncio.Future[Any], None] = {}
-        """Futures of the callers: all requests that are not answered."""
         self._asking = False
-        """Whether a request to the coordinator is under way."""
         self._sequences: dict[Place, int] = {}
         self._to_add: dict[Place, None] = {}
         self._added: set[Place] = set()
@@ -93,7 +82,6 @@ class Sender:
     # -- what it is given --------------------------------------------------------------------------------------
 
     async def initialise(self, limit_s: float) -> int:
-        """Send InitProducerId for as long as it takes; return the epoch."""
         told = self._promise()
         self._ask(told, self._coordinator.initialise, (self.who.name, limit_s, self._loop))
         try:
@@ -104,7 +92,6 @@ class Sender:
         return epoch
 
     def begin(self) -> None:
-        """Begin a transaction; no request is sent."""
         self._added.clear()
         self._group_added = False
 
@@ -133,7 +120,6 @@ class Sender:
         return told
 
     def stop(self) -> None:
-        """Stop; requests on their way stay there."""
         told, self._told = self._told, {}
         for future in told:
             future.cancel()
@@ -141,7 +127,6 @@ class Sender:
     # -- in the cluster ----------------------------------------------------------------------------------------
 
     def produce(self, who: Who, builder: Builder, topic: str, partition: int, sequence: int) -> int:
-        """Write a batch; return the offset of its first record."""
         if topic in self._cluster.refused:
             raise TopicAuthorizationFailedError(topic)
         log = self._cluster.log(topic, partition)
@@ -156,7 +141,6 @@ class Sender:
     # -- one thing after the other -----------------------------------------------------------------------------
 
     def _ask_next(self) -> None:
-        """Send the next request to the coordinator, if there is one and none is under way."""
         if self._asking or self.failed is not None:
             return
         if self._to_add:
@@ -195,7 +179,6 @@ class Sender:
         self._tell(told)
 
     def _write(self, place: Place) -> None:
-        """Send the first batch of this partition, if none is on its way."""
         if place in self._on_its_way or place not in self._batches:
             return
         self._on_its_way.add(place)

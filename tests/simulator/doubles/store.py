@@ -38,7 +38,6 @@ class Files:
         self.hops: dict[bytes, bytes] = {}
         self.index: dict[bytes, int] = {}
         self.holder: Any = None
-        """Life of the process that has it open."""
 
 
 def _here() -> Any:
@@ -139,11 +138,7 @@ class MemoryStore:
         return [self._files.index.get(id_) for id_ in ids]
 
     def write(self, epoch: int, state: StoredState | None, fill: "Callable[[Any], None]") -> None:
-        """Write all or nothing.
-
-        Raises:
-            StaleEpochError: the lane has been opened again since ``epoch``.
-        """
+        """Write all or nothing. Raises StaleEpochError if the lane has been opened again since ``epoch``."""
         if epoch != self.epoch:
             raise StaleEpochError(f"write of opening {epoch}, the lane is at opening {self.epoch}")
         writes = _Writes()

@@ -1,8 +1,4 @@
-"""Double of aiokafka's client for transactions that the product writes in requests of its own.
-
-Requests are objects instead of bytes: :class:`Questions` takes the place of :mod:`ringfence_kafka.producer.transaction_v2_requests` in
-:mod:`ringfence_kafka.producer.transaction_v2`.
-"""
+"""Double of aiokafka's client for transactions in the product's own requests, which are objects instead of bytes."""
 
 import asyncio
 import zlib
@@ -48,14 +44,11 @@ class Asked(NamedTuple):
     """A request."""
 
     apply: Callable[..., Any]
-    """Function of the cluster, called with it and the arguments."""
     args: tuple[Any, ...]
     refused: Callable[[int], Any]
-    """Makes the answer in which all is refused with this error code."""
 
     @property
     def API_KEY(self) -> int:  # noqa: N802 - Kafka's name
-        """Distinguish the kinds of requests."""
         return hash(self.apply)
 
 
@@ -114,7 +107,6 @@ def features(cluster: Any) -> transaction_v2_requests.Features:
 
 
 def produce(cluster: Any, name: str, batches: Mapping[Place, Any]) -> dict[Place, tuple[int, int]]:
-    """Write the batches; return error code and base offset of each."""
     answers = {}
     for (topic, partition), builder in batches.items():
         try:
@@ -141,7 +133,6 @@ def offsets(cluster: Any, who: Who, committed: Mapping[Place, int]) -> dict[Plac
 
 
 def end(cluster: Any, who: Who, commit: bool) -> Ended:
-    """End the open transaction, or repeat the end of the last one."""
     return Ended(0, Producer(ID, cluster.transactions.end(who, commit)))
 
 

@@ -1,10 +1,4 @@
-"""Double of Faust and aiokafka's consumer: a member of the group that fetches batches for lanes.
-
-It behaves as the real ones in these points. A rebalance calls ``revoked`` and then, with the new generation, ``assigned``, while heartbeats
-continue. After a lost generation an assignment may come without ``revoked``, and fetched batches may stay in their buffers. Each partition
-has a buffer of a few batches. An actor passes them on one by one, and is cancelled at a rebalance. Batches that were fetched before a
-rewind are passed on after it.
-"""
+"""Double of Faust and aiokafka's consumer: batches in buffers for lanes, cancelled at a rebalance; fetched ones pass even after a rewind."""
 
 import asyncio
 from collections import Counter, deque
@@ -39,7 +33,6 @@ class Ownership:
         self._consumer = consumer
         self._generation = generation
         self.confirmed = False
-        """Whether the group has confirmed it once."""
 
     async def confirm(self) -> bool:
         consumer, generation = self._consumer, self._generation
@@ -73,9 +66,7 @@ class SimulatedConsumer:
         self._assigned = False
         self._seeks: Counter[Place] = Counter()
         self.rewound_by: dict[Place, Any] = {}
-        """The work of the lane at its last rewind."""
         self._rewound: dict[Place, int] = {}
-        """Target of the last rewind, until something is fetched from there."""
         self._positions: dict[Place, int] = {}
         self._buffers: dict[Place, deque[FetchedBatch]] = {}
         self._actors: dict[Place, asyncio.Task[None]] = {}
@@ -86,7 +77,6 @@ class SimulatedConsumer:
         self._leaving = False
 
     async def run(self) -> None:
-        """Run for ever, or until :meth:`leave`."""
         loop: Any = asyncio.get_running_loop()
         self._beat(loop)
         fetching = asyncio.create_task(self._fetch())
@@ -113,7 +103,6 @@ class SimulatedConsumer:
         self._rejoin.set()
 
     def notice(self, topics: Collection[str]) -> None:
-        """Note that these topics may have new records."""
         if any(place.topic in topics for place in self._positions):
             self._wake.set()
 

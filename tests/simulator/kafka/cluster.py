@@ -54,23 +54,16 @@ class SimulatedCluster:
         self.transactions = Coordinator(loops.after, self._marker_delay, self._commit)
         self.group = Group(lambda: loops.now, loops.after, dice, self.assigned_together)
         self.together: list[tuple[str, ...]] = []
-        """Topics whose partitions are assigned together: those of the same number, or with ``lanes`` those of the same remainder in the
-        first topic.
-        """
+        """Topics whose partitions are assigned together, by number, or with ``lanes`` by remainder."""
         self.lanes = 0
-        """Number of lanes of the first of these topics; 0 = each partition is a lane."""
         self.watchers: list[Callable[[Any, str], None]] = []
         """Called for each request that arrives, with its network and its name."""
         self.implicit = False
-        """Whether the cluster adds written partitions to a transaction by itself."""
         self.brokers = 1
-        """Number of brokers that lead its partitions."""
         self.dropping: dict[Place, Callable[[], bool]] = {}
         """Partitions that lose one batch on its way to the lane; each function returns whether it is this batch."""
         self.refused: set[str] = set()
-        """Topics that refuse all writes."""
         self.went_back: list[str] = []
-        """Offsets that the group has committed below earlier ones."""
         self.moved: Callable[[str], None] = lambda _: None
         """Called when a topic may have new records to fetch."""
         self._created = 0
@@ -81,7 +74,6 @@ class SimulatedCluster:
     # -- topics ------------------------------------------------------------------------------------------------
 
     def create(self, name: str, partitions: int, **config: str) -> Topic:
-        """Create a topic, and replace one that has that name."""
         self._created += 1
         topic = Topic(
             name,
@@ -95,7 +87,6 @@ class SimulatedCluster:
         return topic
 
     def grow(self, name: str, partitions: int) -> None:
-        """Add partitions to a topic; the group rebalances."""
         topic = self.topics[name]
         for number in range(len(topic.logs), partitions):
             log = Log(name, number)
@@ -119,16 +110,11 @@ class SimulatedCluster:
         return {name: self.topic(name).topic_id for name in names}
 
     def ends(self, topic: str, partition: int) -> tuple[int, int, int]:
-        """Return log start, last stable offset and high watermark."""
         log = self.log(topic, partition)
         return log.start, log.stable, log.end
 
     def fetch(self, topic: str, partition: int, begin: int, end: int) -> Fetched:
-        """Return the committed records of an offset range.
-
-        Raises:
-            OffsetOutOfRangeError: it begins outside the log.
-        """
+        """Return the committed records of an offset range. Raises OffsetOutOfRangeError if it begins outside the log."""
         log = self.log(topic, partition)
         if not log.start <= begin <= log.end:
             raise OffsetOutOfRangeError({})
@@ -143,7 +129,6 @@ class SimulatedCluster:
         return not log.start <= begin <= log.end or begin < log.stable
 
     def committed(self, topic: str, partition: int) -> int | None:
-        """Return the group's offset; a transaction's offset appears once its marker is written."""
         return self.group.committed.get((topic, partition))
 
     # -- writers that are not lanes ----------------------------------------------------------------------------

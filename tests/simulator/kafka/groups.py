@@ -37,9 +37,7 @@ class _Member:
         self.name = name
         self.heard_at = now
         self.reply: Reply | None = None
-        """Set while the member waits for the next generation."""
         self.said: Any = None
-        """Metadata for the assignor."""
 
 
 class Group:
@@ -52,10 +50,7 @@ class Group:
         dice: random.Random,
         lanes: Callable[[], Collection[tuple[Place, ...]]],
     ) -> None:
-        """Create the group.
-
-        ``lanes``: the partitions that are assigned together.
-        """
+        """Create the group; ``lanes``: the partitions that are assigned together."""
         self._now = now
         self._after = after
         self._dice = dice
@@ -69,10 +64,7 @@ class Group:
         self._round = 0
 
     def join(self, member: str | None, process: str, said: Any, reply: Reply) -> None:
-        """Ask for the next generation, as a member or as a new one.
-
-        ``said``: metadata for the assignor.
-        """
+        """Ask for the next generation, as a member or as a new one; ``said``: metadata for the assignor."""
         if member is None or member not in self.members:
             self._count += 1
             member = f"{process}-{self._count}"

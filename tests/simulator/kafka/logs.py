@@ -44,9 +44,7 @@ class Part:
         self.first = first
         self.fate = Fate.OPEN
         self.owner = owner
-        """Transactional ID and epoch of the producer."""
         self.number = number
-        """Number of the transaction, counted for its ID."""
         self.by = by
         """The producer that wrote it: one life of one holder, over all its epochs."""
 
@@ -58,10 +56,8 @@ class Batch(NamedTuple):
     """A batch that a producer has written."""
 
     sequence: int
-    """Sequence of its first record."""
     records: int
     base: int
-    """Offset of its first record."""
 
 
 class Known:
@@ -72,11 +68,8 @@ class Known:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.next = 0
-        """Sequence of the next record."""
         self.part: Part | None = None
-        """Its open transaction here, until the marker is written."""
         self.batches: deque[Batch] = deque(maxlen=REMEMBERED)
-        """The last batches of this epoch."""
 
     def begin(self, epoch: int) -> None:
         self.epoch, self.next = epoch, 0
@@ -97,16 +90,11 @@ class Log:
         self.topic = topic
         self.partition = partition
         self.start = 0
-        """First offset that retention has left."""
         self.end = 0
-        """High watermark: the offset of the next record."""
         self.records: list[Stored] = []
-        """Records in the order of their offsets, without markers and compacted records."""
         self.made_at = 0.0
-        """Time when the next batch was made."""
         self._open: list[Part] = []
         self.producers: dict[str, Known] = {}
-        """State of producers by transactional ID."""
         self.asked: dict[str, tuple[int, int]] = {}
         """By transactional ID, while none of its transactions is open here: epoch and lowest sequence of the attempted writes."""
         self.moved: Callable[[], None] = lambda: None
@@ -129,13 +117,11 @@ class Log:
         return base
 
     def begin(self, owner: tuple[str, int] | None, number: int = 0, by: object = None) -> Part:
-        """Begin a transaction in this partition."""
         part = Part(self.end, owner, number, by)
         self._open.append(part)
         return part
 
     def mark(self, part: Part, fate: Fate) -> None:
-        """Write the marker that ends this part."""
         part.fate = fate
         self._open.remove(part)
         self.end += 1
@@ -178,7 +164,6 @@ class Log:
         return True
 
     def committed(self) -> Sequence[Stored]:
-        """Return all that a reader of committed data finds."""
         return self.read(self.start, self.end).records
 
     def delete_below(self, offset: int) -> None:
@@ -186,10 +171,7 @@ class Log:
         del self.records[: bisect_left(self.records, self.start, key=_OFFSET)]
 
     def lose_tail(self, offset: int) -> list[Stored]:
-        """Lose the tail, as after the election of a replica that was behind; return the lost committed records.
-
-        Do nothing while a transaction is open.
-        """
+        """Lose the tail, as after the election of a replica that was behind; return the lost committed records. Not in a transaction."""
         if self._open or offset >= self.end:
             return []
         gone = [*self.read(offset, self.end).records]

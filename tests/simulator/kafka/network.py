@@ -1,8 +1,4 @@
-"""Requests of a process to the cluster: each takes its time both ways, and may be lost on either.
-
-A lost request fails after a while, and its sender does not learn whether it was executed. A request whose process has died is still
-executed.
-"""
+"""Requests of a process to the cluster: each takes its time both ways, and may be lost on either. A dead process's request is executed."""
 
 import asyncio
 import random
@@ -32,7 +28,6 @@ JOIN_LIMIT_S: Final = 30.0
 
 class _Belated(NamedTuple):
     told_s: float
-    """Seconds until its sender sees it fail."""
     comes_s: float
     """Seconds until it arrives ..."""
     until: str
@@ -52,15 +47,10 @@ class Network:
         self.name = name
         self._way_s = dice.choice(WAYS_S)
         self.cut = False
-        """Whether nothing gets through, either way."""
         self.held: list[tuple[Any, ...]] | None = None
-        """Requests that stay on their way until :meth:`release`; None = nothing is held."""
         self.lose_answers = 0
-        """Number of answers that will be lost."""
         self.lose_heartbeats = 0
-        """Number of heartbeats that will not arrive."""
         self.refuse = 0
-        """Number of requests that will be refused."""
         self.late: dict[str, list[float]] = {}
         """By kind of request, the extra seconds of the next ones."""
         self.belated: dict[str, list[_Belated]] = {}
@@ -72,7 +62,6 @@ class Network:
         self.slow_s = 0.0
         """... up to so many seconds."""
         self.trace: list[str] | None = None
-        """Log of all requests for a human reader; None = not kept."""
 
     def belate(self, request: str, told_s: float, comes_s: float, until: str, passed: int) -> None:
         """Delay the next request of this kind: its sender soon sees it fail, and it arrives later."""
@@ -84,12 +73,7 @@ class Network:
             come()
 
     def call(self, apply: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
-        """Send a request; return a future of the answer.
-
-        Raises:
-            KafkaConnectionError: the answer or the request is lost.
-            KafkaError: as the cluster says.
-        """
+        """Send a request; return a future of the answer. Raises KafkaConnectionError if the request or its answer is lost."""
         loop: Any = RUNNING.loop
         future: asyncio.Future[T] = asyncio.Future(loop=loop)
         self.ask(loop, partial(_answer, future), apply, args)

@@ -25,7 +25,6 @@ ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})
 
 
 def faults(world: LaneWorld) -> list[str]:
-    """Return a line for each violation; none if all is well."""
     violations = [said for process in world.processes for said in process.rights.violations]
     return [
         *violations,
@@ -40,7 +39,6 @@ def faults(world: LaneWorld) -> list[str]:
 
 
 def _leaked(world: LaneWorld) -> Iterable[str]:
-    """Check that no process has more producers than lanes that are open or open now."""
     for process in world.processes:
         opened = (
             []
@@ -70,7 +68,6 @@ def _gone(world: LaneWorld, found: Finding) -> bool:
 
 
 def _in_vain(world: LaneWorld) -> Iterable[str]:
-    """Check that each transaction is committed if nothing is refused, lost, late or away, even while lanes move."""
     if world.plan.calm and world.cluster.transactions.aborted:
         yield f"ABORTED in vain: transactions of {world.cluster.transactions.aborted}"
 
@@ -230,7 +227,6 @@ def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> I
 
 
 def _remembered(hops: HopMemory) -> dict[Route, tuple[int, list[int]]]:
-    """Return the floor of each route, and the hops above it."""
     return {way: (held.floor, list(held.above)) for way, held in hops.routes.items()}
 
 

@@ -1,7 +1,4 @@
-"""Worlds of lanes in which some messages are transactions with parts for two addresses, and some came over a bridge.
-
-The schedules are those of lanes with other messages, but without inputs that are created again.
-"""
+"""Worlds of lanes in which some messages are transactions with parts for two addresses, and some came over a bridge."""
 
 import dataclasses
 import random
@@ -20,13 +17,9 @@ SOURCE: Final = b"far/AAAAAAAAAAAAAAAAAAAAAA/0"
 """Source of the bridge: its name, the topic's ID and the partition."""
 ENVELOPES_SHARE: Final = 0.5
 BRIDGED_SHARE: Final = 0.6
-"""Share of schedules with a bridge."""
 SOURCE_MAX: Final = 9
-"""Messages of a bridge's source."""
 BEYOND: Final = frozenset({Kind.RECREATED, Kind.REPLACED, Kind.EATEN})
-"""Happenings that are left out. Recreated inputs are recognised by tokens, which parts do not have. The checker of hops takes inputs that
-retention deleted for records that came before.
-"""
+"""Happenings that are left out: tokens tell recreated inputs, and parts have none; the checker of hops needs all inputs."""
 
 
 class Piece(NamedTuple):
@@ -35,7 +28,6 @@ class Piece(NamedTuple):
     id: bytes | None
     group: bytes | None
     elsewhere: bool
-    """Whether it is for the other address."""
 
 
 class Envelope(NamedTuple):
@@ -43,7 +35,6 @@ class Envelope(NamedTuple):
 
     id: bytes | None
     group: bytes | None
-    """Key of the envelope."""
     parts: tuple[Piece, ...]
 
     def __str__(self) -> str:
@@ -58,7 +49,6 @@ class Bridged(NamedTuple):
 
     message: "Message | Envelope"
     offset: int
-    """Offset in its source."""
     confirmed: int
     """Offset below which all was acknowledged when it was sent."""
     ids_ignored: bool
@@ -68,7 +58,6 @@ class Bridged(NamedTuple):
 
 
 def envelope_schedule(seed: int) -> Schedule:
-    """Return the lane schedule of this seed with other messages."""
     plan, dice = schedule(seed), random.Random(f"envelopes {seed}")
     happenings = [
         dataclasses.replace(
@@ -121,10 +110,7 @@ def _one(dice: random.Random, letter: bytes, count: int, none: float) -> bytes |
 
 
 def _bridge(dice: random.Random, partitions: int) -> Iterable[Happening]:
-    """Yield the messages of a bridge: in order, with restarts anywhere between the confirmed and the reached offset.
-
-    Each message goes to a partition of its own, always the same: a lane gets some of its messages directly, and some by a detour.
-    """
+    """Yield a bridge's messages in order, with restarts between the confirmed and the reached offset; each has one partition, always."""
     partition, ignored = dice.randrange(partitions), dice.random() < 0.5
     places = [dice.choice((partition, dice.randrange(partitions))) for _ in range(SOURCE_MAX)]
     source: Sequence[Message | Envelope] = [

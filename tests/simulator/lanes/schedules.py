@@ -42,18 +42,14 @@ PASSED_BY_SHARE: Final = 0.03
 AGES: Final = 10_000
 """Callbacks that no wait reaches: its seconds decide."""
 TAKEN_OVER_SHARE: Final = 0.4
-"""Share of schedules that have :func:`_awakening`."""
 KINDS: Final = tuple(_WEIGHTS)
 LANES_SHARE: Final = 0.3
-"""Share of schedules whose address sets its lanes."""
 OBSERVED_SHARE: Final = 0.1
-"""Share of schedules whose address only observes."""
 GROWN_SHARE: Final = 0.2
 """Share of these in which the input grows, if no group moves by it."""
 
 
 def schedule(seed: int, *, faults: int | None = None) -> Schedule:
-    """Return the schedule of a seed, with ``faults`` faults if that is given."""
     return in_its_way(observed(in_lanes(_schedule(seed, faults))))
 
 
@@ -118,7 +114,6 @@ def _schedule(seed: int, faults: int | None) -> Schedule:
 
 
 def _small(seed: int, dice: random.Random) -> Schedule:
-    """Return a schedule with some messages, one or two faults, and one theme."""
     apart = random.Random(f"passed {seed}")
     if apart.random() < PASSED_BY_SHARE:
         return Schedule(seed, 1, 2, 8, divert=False, happenings=tuple(passed_by(apart)), small=True)
@@ -147,10 +142,7 @@ def _small(seed: int, dice: random.Random) -> Schedule:
 
 
 def passed_by(dice: random.Random) -> list[Happening]:
-    """A process is away for longer than a session.
-
-    Records that another one has processed by then are deleted, and new ones come when it returns.
-    """
+    """A process is away for longer than a session, while another processes records that are deleted; new ones come when it returns."""
     away = Happening(
         MOST_STEPS, 2.0, Kind.PAUSE, dice.choice(("_read", "_read", "end")),
         seconds=dice.uniform(5.0, 8.0), count=dice.randint(1, 3),

@@ -26,9 +26,7 @@ from tests.simulator.schedules import Kind, Schedule
 from tests.simulator.world import World
 
 BEGINNING: Final = 60
-"""Offsets that an input has at first if it will be created again. No recreated topic reaches as many, so offsets show which topic a record
-is of. (A topic that was filled beyond the old position unnoticed cannot be distinguished from the old one: docs/reliability.md.)
-"""
+"""Offsets that an input has at first if it will be created again: no recreated topic reaches as many, so offsets show which it is."""
 
 
 class LaneWorld(World):
@@ -39,19 +37,14 @@ class LaneWorld(World):
     def __init__(self, plan: Schedule) -> None:
         super().__init__(plan)
         self.expired = False
-        """Whether the group's offsets have expired once."""
         self.forgetful = False
-        """Whether the changelogs were lost once."""
         self.kept: list[Record] = []
-        """Inputs that retention has deleted."""
         self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
         """By partition, the offsets that retention deleted before the group knew them as processed."""
         self.generations: dict[bytes, int] = {}
         """Generation of the input topic by a message's token; the first generation is left out."""
         self.recreated = 0
-        """Number of times that the input was created again."""
         self.old_ends: list[int] = []
-        """By partition, the end of the deleted input."""
         self.lane_count = plan.lanes or plan.partitions
         self.inputs = (ADDRESS,) if plan.lanes == 1 else (ADDRESS, FORWARD)
         """Topics that lanes read. One lane forwards nothing."""
@@ -89,18 +82,15 @@ class LaneWorld(World):
                 self.cluster.produce_in_transaction(ADDRESS, number, aborted, 0.0, commit=False)
 
     def home(self, key: bytes) -> int:
-        """Return the partition of a group, or of an ID without one."""
         return zlib.crc32(key) % self.partitions
 
     def lane_at_home(self, key: bytes) -> int:
         return self.home(key) % self.lane_count
 
     def lane_of(self, topic: str, partition: int) -> int:
-        """Return the lane that reads a partition."""
         return partition % self.lane_count if topic == ADDRESS else partition
 
     def grow(self, partitions: int) -> None:
-        """Give the input more partitions."""
         self.eaten += [set() for _ in range(self.partitions, partitions)]
         self.partitions = partitions
         self.cluster.grow(ADDRESS, partitions)
@@ -146,7 +136,6 @@ class LaneWorld(World):
 
     @staticmethod
     def _next(lane: Lane, topic: str, partition: int) -> int:
-        """Return the lane's next offset in one of its inputs."""
         cursor = lane.cursors.get((topic, partition))
         return 0 if cursor is None else cursor.next
 

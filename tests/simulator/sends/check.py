@@ -1,11 +1,4 @@
-"""Invariants of sends and states in a world that has settled, for readers of committed data.
-
-UNSENT: a send of an acknowledged message is missing. SENT-TWICE: it is there more than once. IN-VAIN: there is one of a message that was not
-acknowledged, or has a dead letter. HALF-SENT: there is one of two sends. MISORDERED: sends of a group are not in the order of its messages.
-WRONG-TOTAL: a send has another total than that of the acknowledged messages until then. WRONG-STATE: the last state of a group is another
-one, or in another partition than its own. WRONG-ID: the duplicate ID of a send is missing, differs between two attempts, or is that of
-another send. WRONG-FIRST: ``first_here`` is wrong. UNTOLD: a process does not hear that it lost a group.
-"""
+"""Invariants of sends and states in a world that has settled, for readers of committed data (README.md)."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,9 +24,7 @@ class _Sends:
         self._letters = letters
         self._sent = {topic: sent(world.cluster, topic) for topic in TARGETS}
         self._last: dict[tuple[str, bytes], Place] = {}
-        """Last send by topic and group."""
         self.states: dict[bytes, bytes | None] = {}
-        """States of groups after all acknowledged messages."""
 
     def judge(self, partition: int) -> Iterable[str]:
         written = self._world.committed(partition)
@@ -75,7 +66,6 @@ class _Sends:
 
 
 def sends(world: ConsumerWorld, letters: Mapping[bytes, list[Letter]]) -> Iterable[str]:
-    """Yield a line for each fault of sends and states."""
     judged = _Sends(world, letters)
     for partition in range(world.plan.partitions):
         yield from judged.judge(partition)

@@ -49,7 +49,6 @@ class SendingHandling(Handling):
         self.lost = self._lost
 
     async def _lost(self, groups: Collection[bytes]) -> None:
-        """Note the groups that a process hears it has lost."""
         loop: Any = asyncio.get_running_loop()
         self.told.append(Told(loop, loop.time(), frozenset(groups)))
 

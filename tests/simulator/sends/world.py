@@ -14,10 +14,8 @@ from tests.simulator.names import ACCEPTED, APP
 from tests.simulator.sends.handlers import LEDGER, PLAIN
 
 READERS: Final = "readers"
-"""The consumer group."""
 STATE: Final = wire_names.state_topic(APP, READERS, ACCEPTED)
 TARGETS: Final = (PLAIN, LEDGER)
-"""Target topics, in the order of a message's sends."""
 
 
 class WorldsCache(StateCache):
@@ -40,7 +38,6 @@ def home_of(group: bytes, partitions: int) -> int:
 
 
 def sent(cluster: SimulatedCluster, topic: str) -> dict[bytes, list[tuple[int, Stored]]]:
-    """Return the records that readers of committed data find, with their partitions, by the number of the sending message."""
     found: dict[bytes, list[tuple[int, Stored]]] = defaultdict(list)
     for log in cluster.topics[topic].logs:
         for record in log.committed():
