@@ -30,11 +30,7 @@ _TAIL_CHARACTERS: Final = 6_000
 @click.option("--list", "only_list", is_flag=True, help="Show the catalog and run nothing.")
 @click.option("--jobs", type=click.IntRange(1, 8), default=1, show_default=True, help="At the same time.")
 def main(names: tuple[str, ...], only_list: bool, jobs: int) -> None:
-    """Show that each deliberate bug of the catalog is caught by its test.
-
-    NAMES choose some of them. Exit codes: 0 all caught; 1 one survived, or its patch no longer fits; 2 a test fails
-    without any bug.
-    """
+    """Show that each deliberate bug (of NAMES) is caught. Exit codes: 0 all caught; 1 one survived or does not fit; 2 a test fails without any bug."""
     chosen = _chosen(names)
     console = Console()
     if not console.is_terminal:

@@ -27,7 +27,6 @@ class Mutant:
     """Damage of the bug, in one sentence."""
     patches: Patch | tuple[Patch, ...]
     test: str
-    """Pytest's node ID of the test that fails: the fastest that does."""
     also: tuple[str, ...] = ()
     """More tests that fail, each by itself."""
     native: bool = False
@@ -38,11 +37,7 @@ class Mutant:
         return (self.test, *self.also)
 
     def sources(self, root: Path) -> dict[str, str]:
-        """Return the changed files, by their path from the root.
-
-        Raises:
-            PatchError: an old text does not stand there exactly once.
-        """
+        """Return the changed files, by their path from the root. Raises PatchError unless an old text stands there exactly once."""
         changed: dict[str, str] = {}
         for patch in (self.patches,) if isinstance(self.patches, Patch) else self.patches:
             path = root / patch.file
@@ -57,6 +52,5 @@ class Mutant:
         return changed
 
     def apply(self, root: Path) -> None:
-        """Put the bug into the sources below ``root``. Raises as :meth:`sources` does."""
         for file, source in self.sources(root).items():
             (root / file).write_text(source, "utf-8")

@@ -41,9 +41,7 @@ TEST_LIMIT_S: Final = 120
 RUN_LIMIT_S: Final = 600
 """For one run of pytest, the broker's start included; past it the run is ended from outside."""
 _WITHOUT_HYPOTHESIS_PLUGIN: Final = ("-p", "no:hypothesispytest")
-"""It adds statistics that nobody reads here; and where no test has imported Hypothesis it does so at the very end, in
-the middle of which CPython 3.11 may fail with "AST constructor recursion depth mismatch". So may pytest's own traces, which
-parse the sources again: hence Python's."""
+"""Nobody reads its statistics here, and its late import may fail with "AST constructor recursion depth mismatch"."""
 _FAILED: Final = 1
 _TAIL_CHARACTERS: Final = 3_000
 _REASON_CHARACTERS: Final = 100
@@ -60,7 +58,6 @@ class Fate(StrEnum):
 
     CAUGHT = "caught"
     SURVIVED = "SURVIVED"
-    """The test passes with the bug in the code."""
     BROKEN = "BROKEN"
     """The patch does not apply, or the test could not say anything; the reason tells."""
 
@@ -72,7 +69,6 @@ class Verdict:
     mutant: Mutant
     fate: Fate
     reason: str
-    """First line of the failing test, or the fault."""
     seconds: float
 
 
@@ -81,11 +77,8 @@ class Run:
     """One run of pytest."""
 
     exit_code: int | None
-    """None: ended because its time was up."""
     failures: list[str]
-    """Output of each failing test."""
     errors: list[str]
-    """Output of fixtures and collection."""
     output: str
 
 
@@ -106,7 +99,6 @@ class Laboratory:
                 shutil.copy2(source, target)
 
     def unmutated(self, tests: Iterable[str], *, on_core: bool = False) -> Run:
-        """Run these tests together, with no bug in the code."""
         return self._pytest(self._pristine, sorted(set(tests)), on_core=on_core)
 
     def judge(self, mutant: Mutant) -> Verdict:
@@ -139,7 +131,6 @@ class Laboratory:
 
     @staticmethod
     def fate(run: Run) -> tuple[Fate, str]:
-        """Return what a run of a mutant's test shows, and what it said."""
         if run.exit_code == 0:
             return Fate.SURVIVED, "passes with the bug in the code"
         if run.exit_code is None:

@@ -35,7 +35,6 @@ class RunningDemo:
         self._seen: set[psutil.Process] = set()
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Wait, and note the processes that run meanwhile."""
         deadline = time.monotonic() + LIMIT_S
         while not condition():
             assert time.monotonic() < deadline, self.output
@@ -44,7 +43,6 @@ class RunningDemo:
             time.sleep(0.02)
 
     def end(self) -> int:
-        """Wait for its end and return the exit code."""
         self.wait_for(lambda: self._process.poll() is not None)
         return int(self._process.returncode)
 
@@ -69,7 +67,6 @@ class RunningDemo:
 
     @property
     def started(self) -> int:
-        """Number of processes that it was seen to start."""
         return len(self._seen)
 
     def kill(self) -> None:

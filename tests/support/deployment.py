@@ -47,7 +47,6 @@ KUBERNETES: Final = ROOT / "ops" / "kubernetes"
 
 
 def documents(path: Path) -> list[Any]:
-    """Return all documents of a YAML file."""
     return list(yaml.safe_load_all(path.read_text("utf-8")))
 
 
@@ -64,7 +63,6 @@ def kubernetes_fault(manifest: dict[str, Any]) -> str:
 
 
 def manifests() -> dict[str, dict[str, Any]]:
-    """Return the manifests of ops/kubernetes, by kind and name."""
     return {
         f"{document['kind']}/{document['metadata']['name']}": document
         for path in sorted(KUBERNETES.glob("*.yaml"))
@@ -83,12 +81,10 @@ def pods(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def seconds(text: str) -> int:
-    """Return the seconds of a duration as compose and systemd write it, in whole seconds or minutes."""
     return int(text.removesuffix("s")) if text.endswith("s") else int(text.removesuffix("m")) * 60
 
 
 def _begins_with_option(arguments: list[str]) -> bool:
-    """Whether a verb with subcommands runs by itself with these arguments."""
     return not arguments or arguments[0].startswith("-")
 
 
@@ -138,7 +134,6 @@ def expressions() -> list[str]:
 
 
 def filled(query: str) -> str:
-    """Return a query of the dashboard with its variables filled in."""
     return query.replace("$__rate_interval", "5m").replace("$address", ".*")
 
 

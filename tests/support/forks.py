@@ -1,11 +1,4 @@
-"""Ringfence's programs without the second that loading them takes: a process that has loaded them forks for each.
-
-A fork runs the same as ``python -m app``, in a process of its own with arguments, environment, folder and files of its own. The process
-that forks has only imported. ``consume`` runs in the fork, and not in the Python that the verb starts. Some tests still start programs from
-nothing: they need another tree, variables that modules read while they load, or the start itself.
-
-Not multiprocessing's fork server: its processes import the program of the tests, and end without the exit handlers of a program.
-"""
+"""Ringfence's programs without the second that loading them takes: a process that has loaded them forks for each, with a state of its own."""
 
 import atexit
 import contextlib
@@ -45,16 +38,11 @@ class Fork:
         self._ended, self._codes = ended, codes
 
     def poll(self) -> int | None:
-        """Return the exit code, or the negative number of the signal that ended it; None while it runs."""
         with self._ended:
             return self._codes.get(self.pid)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the same once it has ended.
-
-        Raises:
-            TimeoutExpired: it has not, after so many seconds.
-        """
+        """Return the exit code once it has ended. Raises TimeoutExpired."""
         with self._ended:
             if not self._ended.wait_for(lambda: self.pid in self._codes, timeout):
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
@@ -94,7 +82,6 @@ class Forks:
     def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[int], folder: Path
     ) -> Fork:
-        """Run ``python -m app`` with these arguments; ``files``: its standard input, output and error."""
         request = json.dumps([list(arguments), dict(environment), str(folder)]).encode()
         with self._lock:
             socket.send_fds(self._socket, [request], files)
@@ -178,7 +165,6 @@ def _tell_ended(connection: socket.socket) -> None:
 
 
 def _become(files: Sequence[int], arguments: list[str], environment: dict[str, str], folder: str) -> None:
-    """Turn this fork into what a started process would be."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

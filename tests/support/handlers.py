@@ -1,7 +1,4 @@
-"""Handlers that consumer processes run. Each appends its actions to the file that ``HANDLED_FILE`` names.
-
-Lines are short and appended in one write each, so that several processes may share the file.
-"""
+"""Handlers that consumer processes run. Each appends short lines to the file that ``HANDLED_FILE`` names, in one write each."""
 
 import asyncio
 import contextlib
@@ -15,7 +12,6 @@ from typing import Any, Final
 from ringfence_client import Message, PartNumber
 
 SECONDS: Final = float(os.environ.get("HANDLING_SECONDS", "0"))
-"""Seconds that a message takes."""
 SLOW_SECONDS: Final = float(os.environ.get("HANDLING_SLOW_SECONDS", "0"))
 """Seconds that every :data:`SLOW_EACH`-th message takes: it holds back the offset below which all is finished."""
 SLOW_EACH: Final = 199
@@ -28,7 +24,6 @@ async def record(message: Message) -> None:
 
 
 def record_in_thread(message: Message) -> None:
-    """Do the same as a plain function."""
     _note("begin", message)
     time.sleep(_seconds(message))
     _note("end", message)
@@ -39,13 +34,11 @@ OWN = ("held", "effects", "sent")
 
 
 async def describe(message: Message) -> None:
-    """Note all attributes that a handler gets."""
     names = [*(slot for slot in Message.__slots__ if slot not in OWN), "state", "fence", "fenced"]
     append(json.dumps({name: _shown(getattr(message, name)) for name in names}))
 
 
 def describe_in_thread(message: Message) -> None:
-    """Do the same as a plain function."""
     asyncio.run(describe(message))
 
 
@@ -68,7 +61,6 @@ def _note(what: str, message: Message) -> None:
 
 
 def append(line: str) -> None:
-    """Append a line to the file that ``HANDLED_FILE`` names."""
     descriptor = os.open(os.environ["HANDLED_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, f"{line}\n".encode())
@@ -112,6 +104,5 @@ def book(message: Message) -> None:
 
 
 def never_ends(message: Message) -> None:
-    """Never end, in a thread."""
     _note("begin", message)
     threading.Event().wait()

@@ -160,14 +160,12 @@ def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
 
 
 def topic_config(bootstrap: str, topic: str, name: str) -> str:
-    """Return one configuration of a topic, as the broker applies it."""
     described = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = admin_client(bootstrap)
     return str(admin.describe_configs([described])[described].result(WAIT_S)[name].value)
 
 
 def topics(bootstrap: str) -> set[str]:
-    """Return the existing topics; asking creates none."""
     return set(admin_client(bootstrap).list_topics(timeout=WAIT_S).topics)
 
 
@@ -188,7 +186,6 @@ def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def send(bootstrap: str, topic: str, records: Iterable[Sent], partition: int = 0, **options: Any) -> None:
-    """Send to one partition, in order, and wait until all are there."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **options})
     for record in records:
         produce(producer, topic, record, partition)
@@ -199,7 +196,6 @@ def send(bootstrap: str, topic: str, records: Iterable[Sent], partition: int = 0
 def send_in_transaction(
     bootstrap: str, topic: str, records: Iterable[Sent], *, commit: bool, partition: int = 0
 ) -> None:
-    """Send within one transaction and commit or abort it."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("test-transaction")})
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()
@@ -323,7 +319,6 @@ def _asked(bootstrap: str, group: str, question: Callable[[Consumer], Any]) -> A
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> list[int]:
-    """Return the group's committed offsets; -1001 = none."""
     wanted = [TopicPartition(topic, index) for index in range(partitions)]
     found: list[TopicPartition] = _asked(bootstrap, group, lambda client: client.committed(wanted, WAIT_S))
     return [topic_partition.offset for topic_partition in found]
@@ -338,7 +333,6 @@ def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int =
 
 
 def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
-    """Return the high watermarks."""
     places = [TopicPartition(topic, index) for index in range(partitions)]
     found: list[int] = _asked(
         bootstrap,
@@ -364,7 +358,6 @@ def consumed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> boo
 
 
 def wait_count(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[Got]:
-    """Wait until so many committed records are there; return all."""
     deadline = time.monotonic() + WAIT_S
     got: list[Got] = []
     while sum(end_offsets(bootstrap, topic, partitions)) < count or (

@@ -34,7 +34,6 @@ class Group:
         self.member = True
         self.asked = 0
         self.rewinds: defaultdict[str, list[int]] = defaultdict(list)
-        """Offsets by topic; each opening makes one."""
 
     async def confirm(self) -> bool:
         self.asked += 1
@@ -66,7 +65,6 @@ class Gate:
 
 @contextlib.contextmanager
 def planted(point: str, lane: str, action: failpoints.Action) -> Iterator[None]:
-    """Run an action at a fail point of a lane, or of all (``*``)."""
     remove = failpoints.install(point, lane, action)
     try:
         yield
@@ -115,10 +113,7 @@ class Bench:
         cluster: Cluster | None = None,
         **address: Any,
     ) -> Lane:
-        """Return a lane with its RocksDB in a folder of this name: another name is another worker.
-
-        All its traffic goes to ``cluster``. ``address`` overrides settings of the address, for this lane.
-        """
+        """Return a lane with its RocksDB in a folder of this name, with settings of the address for this lane alone."""
         cluster = cluster or self.cluster
         app = self.settings.app.model_copy(update={"instance": folder, "resident_ids_max": resident_ids_max})
         settings = self.settings.model_copy(update={"app": app, "kafka": cluster.kafka})
@@ -141,10 +136,7 @@ class Bench:
     async def fetch(
         self, begin: int, end: int, seek: int = NOW, topic: str = "", partition: int = 0
     ) -> FetchedBatch:
-        """Fetch the records ``begin <= offset < end`` of the input, or of another topic, as one batch.
-
-        By default the batch counts as fetched after all rewinds.
-        """
+        """Fetch the records ``begin <= offset < end`` of the input, or of another topic, as one batch after all rewinds."""
         topic = topic or self.name
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level="read_committed")
         await consumer.start()
@@ -163,7 +155,6 @@ class Bench:
         return FetchedBatch(topic, partition, begin, end, raw_records(due) or due, seek)
 
     async def feed(self, lane: Lane, begin: int, end: int) -> None:
-        """Give the lane a batch, and wait until it is processed."""
         await lane.offer(await self.fetch(begin, end))
         await until(lambda: lane.next >= end, lambda: f"next is {lane.next}, {lane.state}: {lane.reason}")
 
@@ -185,7 +176,6 @@ class Bench:
         return kafka.committed(self.bootstrap, self.app_id, self.name)[0]
 
     def delete_group(self) -> None:
-        """Delete the group, as Kafka does with offsets that have expired."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for future in admin.delete_consumer_groups([self.app_id]).values():
             future.result(LIMIT_S)
@@ -203,7 +193,6 @@ async def bench(
     partitions: int = 1,
     **address: Any,
 ) -> AsyncIterator[Bench]:
-    """Create topics, cluster connection and lanes of one test."""
     made = Bench(bootstrap, folder, partitions, **address)
     kafka.create_topics(
         bootstrap,
@@ -235,5 +224,4 @@ async def until(
 
 
 def ids(first: int, last: int) -> list[kafka.Sent]:
-    """Return records with the IDs ``first`` to ``last - 1``."""
     return [kafka.Sent(b"%d" % index, b"group") for index in range(first, last)]

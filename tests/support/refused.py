@@ -26,7 +26,6 @@ def refused_record(**changes: Any) -> Refused:
 def publisher_of(
     *, bytes_max: int = 1_000, bridged: bool = False, force: bool = False, **address: Any
 ) -> Publisher:
-    """Return what publishes quarantined records of an address with these keys."""
     target = InputTopic("orders", 4, bytes_max)
     return Publisher(
         target, AddressSettings(name="orders", **address), RedriveOptions(force=force), bridged=bridged

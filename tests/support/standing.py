@@ -37,7 +37,6 @@ STATUS = Status(
 
 
 def with_lanes(**changes: Any) -> Status:
-    """Return the status with these changes to all lanes; the lag is what waits."""
     changes = {"waiting": changes.get("lag", 0)} | changes
     address = STATUS.addresses[0]
     return replace(
@@ -54,14 +53,12 @@ def with_share(group: dict[str, Any] | None = None, **changes: Any) -> Status:
 
 
 def only(status: Status) -> Finding:
-    """Return its one finding."""
     found = findings(status)
     assert len(found) == 1, found
     return found[0]
 
 
 def printed(status: Status, width: int = 100, past: Charts | None = None) -> str:
-    """Return what the verb prints of it in a terminal of this width."""
     output = io.StringIO()
     Console(file=output, width=width).print(document(status, findings(status), past), crop=False)
     return output.getvalue()

@@ -20,7 +20,6 @@ class Keyboard(io.StringIO):
 
 
 def entered(*arguments: str) -> int | str | None:
-    """Return the exit code of the command with these arguments."""
     # `consume` becomes another program, which would take this one's place.
     of_its_own = arguments[:1] == ("consume",)
     command: click.Command = consume if of_its_own else cli.cli

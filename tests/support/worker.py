@@ -34,7 +34,6 @@ class RingfenceProcess:
     def __init__(
         self, config: Path, name: str, arguments: Sequence[str], environment: dict[str, str] | None = None
     ) -> None:
-        """``arguments``: the verb, and its arguments beside configuration and web port."""
         self.name = name
         self.port = ports.choose("127.0.0.1")
         self.log_file = config.parent / f"{name}.log"
@@ -44,12 +43,9 @@ class RingfenceProcess:
         self._process: Fork | subprocess.Popen[Any] | None = None
         self._log_begin = 0
         self.kills = 0
-        """Number of times that SIGKILL ended it."""
         self.tree = ROOT
-        """Code that it runs from the next start on."""
 
     def start(self, **environment: str) -> None:
-        """Start it; it may have run before."""
         self._log_begin = self.log_file.stat().st_size if self.log_file.exists() else 0
         arguments = ["--web-port", str(self.port), *self._arguments[1:], "--config", str(self._config)]
         with self.log_file.open("ab") as log, Path(os.devnull).open("rb") as nothing:
@@ -61,7 +57,6 @@ class RingfenceProcess:
             )
 
     def wait_ready(self) -> None:
-        """Wait until it reports that it is ready: all its lanes are open, all its partitions held."""
         wait_for(lambda: self.health()[0] == 200, lambda: f"{self.health()}\n{self.log()}")
 
     def health(self) -> tuple[int, dict[str, Any]]:
@@ -69,7 +64,6 @@ class RingfenceProcess:
         return self.get("/health")
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Return a page of its web server."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return answer.status, json.load(answer)
@@ -80,12 +74,10 @@ class RingfenceProcess:
             return 0, {}
 
     def page(self, path: str) -> str:
-        """Return a page of its web server, as text."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
             return str(answer.read().decode())
 
     def log(self) -> str:
-        """Return the log since its last start."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_begin)
             return log.read().decode()
@@ -96,13 +88,11 @@ class RingfenceProcess:
 
     @property
     def pid(self) -> int:
-        """Process ID of the last start."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def frozen(self) -> bool:
-        """Whether it was stopped by SIGSTOP."""
         return self.running and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
 
     def signal(self, number: int) -> None:
@@ -110,13 +100,11 @@ class RingfenceProcess:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait. It may have ended before."""
         if self.running:
             self.signal(signal.SIGKILL)
             self.wait_end()
 
     def stop(self) -> int:
-        """Send SIGTERM, and wait; return the exit code."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(LIMIT_S)
@@ -128,7 +116,6 @@ class RingfenceProcess:
         return code is not None and code > 0 and any(name in self.log() for name in NOT_LET_IN)
 
     def wait_end(self) -> int:
-        """Wait for it to end by itself; return the exit code."""
         assert self._process is not None
         code = self._process.wait(LIMIT_S)
         self.kills += code == -signal.SIGKILL
@@ -174,7 +161,6 @@ def run_verb(
     environment: Mapping[str, str] | None = None,
     tree: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a verb to its end, with the code in ``tree``."""
     variables = {**os.environ, "RINGFENCE_FAILPOINTS": failpoints, **(environment or {})}
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
@@ -198,7 +184,6 @@ def run_verb(
 
 @contextlib.contextmanager
 def worker(config: Path, name: str, **environment: str) -> Iterator[WorkerProcess]:
-    """Run a worker until the block ends; it is ready at first."""
     process = WorkerProcess(config, name, environment)
     try:
         process.start()
@@ -209,10 +194,7 @@ def worker(config: Path, name: str, **environment: str) -> Iterator[WorkerProces
 
 
 def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
-    """Wait for a condition, with a limit; ``otherwise`` describes the present state.
-
-    A condition takes at most a fifth of the time: other tests need the processors.
-    """
+    """Wait for a condition, which takes at most a fifth of the time; ``otherwise`` describes the present state."""
     deadline = time.monotonic() + limit_s
     while True:
         begun = time.monotonic()
@@ -233,17 +215,14 @@ class Running:
     app_id: str
 
     def outcome(self, address: str, records: list[Sent], partition: int = 0) -> list[Got]:
-        """Send, wait until the lanes are through, and read what was accepted."""
         kafka.send(self.bootstrap, address, records, partition)
         return self.settled(address)
 
     def settled(self, address: str) -> list[Got]:
-        """Return the accepted records, once the lanes are through."""
         self.through(address)
         return self.read(f"{address}.accepted", self.partitions(address))
 
     def through(self, address: str) -> None:
-        """Wait until the lanes have committed all input and all that was forwarded."""
         lanes = int(self._item(address).get("lanes", 0))
         counts = {address: self.partitions(address)}
         if lanes != 1:  # one lane forwards nothing

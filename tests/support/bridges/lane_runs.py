@@ -1,8 +1,4 @@
-"""Random runs of one address that bridges lead to: the real path and emitter, in lanes that take turns, crash and forward.
-
-The input is more than any bridge sends: hops of any order, confirmed at random, in any partition. Beside them come messages of the
-address's own producers, envelopes, and unreadable records. The content of a hop is the same, whenever it comes. A seed is a run.
-"""
+"""Random runs of one address that bridges lead to, whose input is more than any bridge sends: hops of any order, envelopes, unreadable records."""
 
 import json
 import random
@@ -33,7 +29,6 @@ _TOPIC_ID: Final = b"A" * 22
 _SOURCES: Final = (b"to-paris/%b/0" % _TOPIC_ID, b"to-paris/%b/1" % _TOPIC_ID, b"other/%b/0" % _TOPIC_ID)
 _OFFSETS: Final = 10
 _LARGE_ARE: Final = 8
-"""One record of this many is large."""
 _MALFORMED: Final[tuple[Headers, ...]] = (
     (("_RF_BRIDGE_DUPL_ID", b"nonsense"),),
     (("_RF_BRIDGE_DUPL_ID", _SOURCES[0] + b"/3"), ("_RF_BRIDGE_CONFIRMED", b"4")),
@@ -68,14 +63,12 @@ class BridgedRun:
         self._tables = [Table(self.capacity) for _ in self._paths]
         self.logs: dict[tuple[str, int], list[Given]] = defaultdict(list)
         self.next: dict[tuple[str, int], int] = defaultdict(int)
-        """Next offsets that the lanes have committed."""
         self.outputs: dict[tuple[str, int], list[Given]] = defaultdict(list)
         self.history = History(name, LANES, self.capacity, lambda key: java(key, LANES), divert=self.divert)
         for _ in range(STEPS):
             self._arrive()
 
     def keys(self) -> dict[str, Any]:
-        """Return the configuration keys of the address."""
         duplicates = "divert" if self.divert else "drop"
         return {
             "name": self.name,
@@ -159,7 +152,6 @@ class BridgedRun:
 
 
 def _is_large(headers: Sequence[tuple[str, bytes | None]]) -> bool:
-    """Whether the accepted topic refuses the record; the same for all copies of a message."""
     return any(name == "t" and int(value or b"0") % _LARGE_ARE == 0 for name, value in headers)
 
 

@@ -23,7 +23,6 @@ CONFIRMED = "_RF_BRIDGE_CONFIRMED"
 
 
 PARTITIONS = 3
-"""Partitions of the target's topics."""
 FOREVER = {"log.retention.ms": "-1"}
 """Settings of a broker: messages here carry timestamps of long ago."""
 
@@ -90,7 +89,6 @@ def numbers(got: Iterable[Got]) -> list[int]:
 
 
 def table(heading: str, keys: Mapping[str, Any]) -> str:
-    """Return a table of a configuration file."""
     return "\n".join([heading, *(f"{key} = {_toml(value)}" for key, value in keys.items())]) + "\n"
 
 
@@ -111,7 +109,6 @@ def configure(
     address: str,
     **keys: Any,
 ) -> Path:
-    """Write a configuration file with one bridge; the target topic is the address's."""
     own = {"name": name, "source_topic": source_topic, "target_address": address, **keys}
     config = folder / f"{name}.toml"
     config.write_text(
@@ -151,10 +148,7 @@ def bridge(config: Path, name: str, *arguments: str, **environment: str) -> Iter
 
 @contextlib.asynccontextmanager
 async def in_this_process(*configs: Path) -> AsyncIterator[list[Bridge]]:
-    """Run the bridges of these configurations in the test's process, where it can act at their fail points.
-
-    They end in order.
-    """
+    """Run the bridges of these configurations in the test's process, where it can act at their fail points; they end in order."""
     found = [
         Bridge(plan, f"instance-{number}")
         for number, config in enumerate(configs)
@@ -171,7 +165,6 @@ async def in_this_process(*configs: Path) -> AsyncIterator[list[Bridge]]:
 
 @contextlib.contextmanager
 def quick(config: Path) -> Iterator[list[Bridge]]:
-    """Run the bridges of a configuration in a thread, which starts sooner than a process; ready at first, ended in order at last."""
     ready, over = threading.Event(), threading.Event()
     found: list[Bridge] = []
 
@@ -230,7 +223,6 @@ def wait_values(bootstrap: str, topic: str, values: int, partitions: int) -> lis
 
 
 def confirmed_at(bootstrap: str, group: str, topic: str, ends: list[int], limit_s: float = 60.0) -> None:
-    """Wait until a bridge's group has committed these."""
     wait_for(
         lambda: kafka.committed(bootstrap, group, topic, len(ends)) == ends,
         lambda: f"{kafka.committed(bootstrap, group, topic, len(ends))} is not {ends}",
@@ -239,17 +231,13 @@ def confirmed_at(bootstrap: str, group: str, topic: str, ends: list[int], limit_
 
 
 def hop_of(record: Got) -> hop.Hop:
-    """Return the hop that a record carries."""
     found = hop.decode(dict(record.headers)[HOP])
     assert found is not None, record
     return found
 
 
 def passed(got: list[Got]) -> list[Got]:
-    """Return the records of an input that a lane's hop memory lets pass, in order. It is written by the rule alone, not as the lane has it.
-
-    A hop is known that stood before in the same partition, or lies below a confirmed offset that stood before.
-    """
+    """Return the records of an input that a lane's hop memory lets pass, in order, by the rule alone."""
     known: set[tuple[int, hop.Hop]] = set()
     floors: dict[tuple[int, hop.Source], int] = {}
     found = []

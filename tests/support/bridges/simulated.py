@@ -1,7 +1,4 @@
-"""Instances of a bridge that live, fail, are frozen and die, before a target that loses batches and answers, or gets them late.
-
-Window, loader, producer session and flow are real; the source, the target's log and the group's offsets are simulated.
-"""
+"""Instances of a bridge with the product's window and flow, before a target that loses batches and answers, or gets them late."""
 
 import asyncio
 import random
@@ -95,7 +92,6 @@ class Instance:
         )
 
     async def read(self, count: int) -> None:
-        """Read and send once, if the window has room."""
         window = self.flow.window
         wanted = {} if window.full else self.flow.wanted()
         found = Read()
@@ -122,14 +118,12 @@ class Instance:
             self.begin()
 
     async def end(self) -> None:
-        """End the instance; its batches on the way may still arrive."""
         self.system.late += [
             outstanding for outstanding in self.producer.outstanding if not outstanding.answer.done()
         ]
         await self.life.discard()
 
     def commit(self) -> None:
-        """Commit the confirmed offsets, whatever others have committed."""
         for partition, place in self.flow.window.places.items():
             self.system.committed[partition] = place.confirmed
 
@@ -143,7 +137,6 @@ class System:
     """Source, target and group of one run."""
 
     def __init__(self, chance: random.Random, partitioners: Sequence[str] = ("murmur2",)) -> None:
-        """``partitioners``: each instance is configured with one of them."""
         self.chance = chance
         self.partitions = chance.randint(1, 3)
         window, user_ids = chance.choice([2, 3, 6, 12, 40]), chance.choice(["check", "ignore"])

@@ -23,7 +23,6 @@ NEEDED: Final = {
 
 
 def levels(bootstrap: str) -> dict[str, int]:
-    """Return the level of each feature, as the broker reports it now; a feature that it does not name is at 0."""
     found: transaction_v2_requests.Features = _ask(
         bootstrap, transaction_v2_requests.api_versions("ringfence-tests", "1")
     )

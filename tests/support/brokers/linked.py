@@ -1,8 +1,4 @@
-"""A broker that clients reach through links, each of which can be disturbed.
-
-A Kafka client follows the address that the broker advertises, so each link has a listener of its own that advertises the link's port. Tests
-use the direct listener, which nothing disturbs.
-"""
+"""A broker that clients reach through links, each with a listener that advertises its port; tests use the direct listener."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -25,7 +21,6 @@ class LinkedBroker:
 
     @property
     def bootstrap(self) -> str:
-        """``host:port`` of the direct listener."""
         return self.broker.bootstrap_servers
 
     def heal(self) -> None:
@@ -37,13 +32,7 @@ class LinkedBroker:
 def linked_broker(
     folder: Path, links: int = 2, properties: Mapping[str, str] | None = None
 ) -> Iterator[LinkedBroker]:
-    """Run a broker with so many open links.
-
-    Args:
-        folder: Folder of the broker.
-        links: Number of links.
-        properties: Properties of the broker, over Ringfence's own.
-    """
+    """Run a broker with so many open links, and ``properties`` over Ringfence's own."""
     plain, controller, *rest = ports.choose_several(HOST, 2 + 2 * links)
     inner, outer = rest[:links], rest[links:]
     further = {

@@ -45,7 +45,6 @@ PARTITIONS: Final = 2
 IDS: Final = 60
 RESENT: Final = 20
 GROUP: Final = "counting"
-"""The consumer group."""
 PHANTOM: Final = b"nobody sent it"
 FOR_EVER: Final = {
     "log.retention.ms": "-1",
@@ -85,7 +84,6 @@ target_address = "archive"
 
 
 def configured(folder: Path, bootstrap: str) -> Path:
-    """Write the configuration of all processes, for any release."""
     config = folder / "release.toml"
     config.write_text(_CONFIGURATION.format(bootstrap=bootstrap, folder=folder))
     return config
@@ -102,7 +100,6 @@ def home(record: Sent) -> int:
 
 
 def send(bootstrap: str, records: Sequence[Sent]) -> None:
-    """Send each record to its home, in order."""
     for partition in range(PARTITIONS):
         kafka.send(
             bootstrap, "orders", [record for record in records if home(record) == partition], partition
@@ -116,7 +113,6 @@ def unpacked(version: str, folder: Path) -> None:
 
 
 def settled(config: Path, bootstrap: str, tree: Path = ROOT) -> bool:
-    """Whether lanes, bridge and consumer have processed everything."""
     status = run_verb("bridge", "status", "--config", str(config), "--json", check=False, tree=tree)
     bridges: dict[str, Any] = json.loads(status.stdout)["bridges"]
     lags = [item["lag"] for bridge in bridges.values() for item in bridge["partitions"]]

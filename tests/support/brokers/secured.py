@@ -1,7 +1,4 @@
-"""A broker with six secured listeners, and the configurations that they accept.
-
-The broker itself, and the tests' own clients, keep the plaintext listener that every embedded broker has.
-"""
+"""A broker with six secured listeners, and the configurations that they accept; tests keep the plaintext listener."""
 
 import dataclasses
 import json
@@ -57,7 +54,6 @@ _PROTOCOLS: Final = {
     "ISSUED": "SASL_PLAINTEXT",
     "BRIEF": "SASL_PLAINTEXT",
 }
-"""Security protocols by listener."""
 SESSION_MS: Final = 3_000
 """Session of the last listener in ms: then the broker closes the connection of a client that cannot log in again on it (KIP-368)."""
 
@@ -128,11 +124,9 @@ class Certificates:
         return {"ssl_certfile": str(self._write("client-expired.pem", chain)), "ssl_keyfile": str(key)}
 
     def stranger(self) -> Path:
-        """Write the certificate of another authority, which signed nothing of this broker."""
         return self._write("stranger.pem", trustme.CA().cert_pem.bytes())
 
     def locked_key(self) -> Path:
-        """Write the client's key, encrypted with :data:`PASSWORD`."""
         key = load_pem_private_key(self.client_key.read_bytes(), password=None)
         locked = BestAvailableEncryption(PASSWORD.encode())
         return self._write("locked.key", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
@@ -144,13 +138,7 @@ class Certificates:
 
 
 class SecuredBroker:
-    """A broker with six listeners.
-
-    TLS with client certificates, SASL_SSL with PLAIN, SASL_PLAINTEXT with SCRAM, with tokens of
-    anybody's, with those of an identity provider, and with SCRAM for brief sessions.
-
-    :data:`USER` may do everything, others what they are granted.
-    """
+    """A broker with six listeners. :data:`USER` may do everything, others what they are granted."""
 
     def __init__(self, folder: Path) -> None:
         self.certificates = Certificates(folder)
@@ -160,7 +148,6 @@ class SecuredBroker:
         self.broker = EmbeddedBroker(folder / "broker", plain, properties=self._properties(plain, controller))
 
     def start(self) -> None:
-        """Start it, and give :data:`USER` its SCRAM password."""
         # Kafka fetches keys only from URLs that its command line allows.
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.issuer.keys.as_uri()}"
         with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": allowed}):
@@ -186,12 +173,10 @@ class SecuredBroker:
 
     @property
     def expired(self) -> Access:
-        """The TLS access with a certificate that has expired."""
         return self.tls.but(**self.certificates.expired())
 
     @property
     def locked(self) -> Access:
-        """The TLS access with a key that is encrypted."""
         files = {
             "ssl_keyfile": str(self.certificates.locked_key()),
             "ssl_key_password_env": PASSWORD_VARIABLE,
@@ -209,7 +194,6 @@ class SecuredBroker:
 
     @property
     def issued(self) -> Access:
-        """Access with tokens of the identity provider, by client credentials."""
         options = {
             "security_protocol": "SASL_PLAINTEXT",
             "sasl_mechanism": "OAUTHBEARER",
@@ -225,7 +209,6 @@ class SecuredBroker:
 
     @property
     def scram(self) -> Access:
-        """Access with a password that does not travel."""
         return self._sasl("SCRAM", "SASL_PLAINTEXT", "SCRAM-SHA-512")
 
     @property

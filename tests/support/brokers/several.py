@@ -1,8 +1,4 @@
-"""A cluster of three real brokers that are controllers too, as in production, for tests and measurements.
-
-:class:`~app.embedded.broker.EmbeddedBroker` has one node by design. Here leaders move, replicas fall behind,
-coordinators change, and acknowledged records are on two of three brokers.
-"""
+"""A cluster of three real brokers that are controllers too: leaders move, replicas fall behind, coordinators change."""
 
 import contextlib
 import time
@@ -49,7 +45,6 @@ class Node(BrokerProcess):
         self._command = java_command(jars.chosen_version())
 
     def format(self, cluster: str, voters: str) -> None:
-        """Write its files, and format the folder for this cluster."""
         own = {"node.id": str(self.number), "controller.quorum.voters": voters}
         self._write_files(_PROPERTIES | own)
         data_folder.format_new(self.directory, self._command, cluster)
@@ -72,7 +67,6 @@ class Several:
 
     @property
     def pids(self) -> list[int]:
-        """Process IDs of all brokers."""
         return [node.pid for node in self.nodes]
 
     def start(self) -> None:
@@ -83,16 +77,13 @@ class Several:
         self.wait_whole()
 
     def wait_whole(self) -> None:
-        """Wait until every broker runs, and all replicas are in sync."""
         self._wait(lambda: not self._missing(), self._missing)
 
     def wait_led(self, *gone: Node) -> None:
-        """Wait until none of these brokers leads a partition."""
         numbers = {node.number for node in gone}
         self._wait(lambda: not numbers & set(self.leaders().values()), lambda: str(self.leaders()))
 
     def leaders(self) -> dict[tuple[str, int], int]:
-        """Return the leader of every partition."""
         return {
             (name, number): partition.leader
             for name, topic in self._admin.list_topics(timeout=5).topics.items()
@@ -100,7 +91,6 @@ class Several:
         }
 
     def elect_preferred(self) -> None:
-        """Move leaders to the preferred (first) replica of each partition."""
         self._admin.elect_leaders(ElectionType.PREFERRED).result(LIMIT_S)
         self._wait(lambda: not self._away(), self._away)
 
@@ -110,7 +100,6 @@ class Several:
         return max(self.nodes, key=lambda node: led.count(node.number))
 
     def _away(self) -> str:
-        """Return partitions whose leader is not the preferred replica; empty = none."""
         topics = self._admin.list_topics(timeout=5).topics
         return ", ".join(
             f"{name}/{number}"
@@ -120,7 +109,6 @@ class Several:
         )
 
     def _missing(self) -> str:
-        """Return the missing brokers, or the partitions out of sync; empty = none."""
         try:
             metadata = self._admin.list_topics(timeout=5)
         except KafkaException as error:

@@ -1,7 +1,4 @@
-"""One broker for all processes of a test run.
-
-The process that gives out the tests starts it, as soon as it knows that a test needs one. It stops it at the end.
-"""
+"""One broker for all processes of a test run, started by the process that gives out the tests."""
 
 import contextlib
 import tempfile
@@ -32,7 +29,6 @@ class SharedBroker:
         self._broker = EmbeddedBroker(folder, properties=PROPERTIES)
 
     def pytest_configure_node(self, node: WorkerController) -> None:
-        """Tell a process that runs tests where the broker will be."""
         node.workerinput[_KEY] = (str(self._broker.directory), self._broker.port)
 
     def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:

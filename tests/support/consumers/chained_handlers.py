@@ -1,28 +1,21 @@
-"""Three handlers in a row: orders -> billing -> ledger -> the final topic. Each keeps count and running total of its groups as their state.
-
-A value is ``NUMBER AMOUNT TOTAL…``, with the total of each handler that it passed. A message that comes out of order is noted in the value.
-"""
+"""Three handlers in a row, each with count and running total of its groups as their state. A value is ``NUMBER AMOUNT TOTAL…``."""
 
 import os
 
 from ringfence_client import Message
 
 PREFIX = os.environ.get("CHAIN", "")
-"""Prefix of the addresses and of the final topic."""
 
 
 async def bill(message: Message) -> None:
-    """Handle a message of orders."""
     await _pass_on(message, f"{PREFIX}-billing")
 
 
 async def book(message: Message) -> None:
-    """Handle a message of billing."""
     await _pass_on(message, f"{PREFIX}-ledger")
 
 
 async def close(message: Message) -> None:
-    """Handle a message of the ledger."""
     await _pass_on(message, f"{PREFIX}-final")
 
 

@@ -18,14 +18,7 @@ class Foreigner:
     """Reads a topic as a member of a group, and commits what it reads."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, protocol: str = "consumer") -> None:
-        """Create a member that has not started.
-
-        Args:
-            bootstrap: Bootstrap servers.
-            group: Group to join.
-            topic: Topic to read.
-            protocol: ``consumer`` (KIP-848; skips the test where the cluster does not have it), or an assignor of the classic protocol.
-        """
+        """Name the ``protocol``: ``consumer`` (KIP-848; skips the test where the cluster lacks it), or a classic assignor."""
         if protocol == "consumer":
             features.require(bootstrap, "group.version")
         options = {"group.protocol": protocol} if protocol == "consumer" else {
@@ -44,7 +37,6 @@ class Foreigner:
         self._topic = topic
         self._ending = threading.Event()
         self.read: list[tuple[int, int]] = []
-        """Partition and offset of each message that it read and committed."""
         self.assigned: set[int] = set()
         self._thread = threading.Thread(target=self._run)
 
@@ -78,7 +70,6 @@ class Foreigner:
 
 @contextmanager
 def foreigner(*arguments: str) -> Iterator[Foreigner]:
-    """Run a foreign member until the block ends; ``arguments`` as for :class:`Foreigner`."""
     made = Foreigner(*arguments)
     made.start()
     try:
@@ -88,5 +79,4 @@ def foreigner(*arguments: str) -> Iterator[Foreigner]:
 
 
 def wait_until(done: Callable[[], bool], seen: Callable[[], object]) -> None:
-    """Wait until a condition holds, within :data:`LIMIT_S`."""
     wait_for(done, lambda: str(seen()), LIMIT_S)

@@ -22,7 +22,6 @@ class Held:
         self.rejects = False
         self._lock = threading.Lock()
         self._held: set[int] = set()
-        """Partitions whose first message was held."""
 
     @property
     def handler(self) -> Callable[[Message], Any]:

@@ -31,12 +31,9 @@ class Recorder:
     def __init__(self, behaviour: Behaviour = _returns) -> None:
         self.behaviour = behaviour
         self.begun: list[tuple[int, int, int]] = []
-        """Partition, offset, attempt, in order."""
         self.done: list[tuple[int, int]] = []
-        """Partition and offset of each finished run, in order."""
         self.messages: list[Message] = []
         self.running: Counter[tuple[int, bytes | None]] = Counter()
-        """Running messages by partition and group."""
         self.most = 0
         self.wrong: list[str] = []
         self._last: dict[tuple[int, bytes], int] = {}
@@ -71,11 +68,9 @@ class Recorder:
         return [offset for _, offset in self.done]
 
     def attempts(self, offset: int) -> list[int]:
-        """Return the attempts of one message, in order."""
         return [attempt for _, number, attempt in self.begun if number == offset]
 
     def by_group(self) -> dict[bytes | None, list[int]]:
-        """Return the offsets of finished runs in order, by group."""
         groups = {(message.partition, message.offset): message.group for message in self.messages}
         found: dict[bytes | None, list[int]] = defaultdict(list)
         for item in self.done:
@@ -92,7 +87,6 @@ class Running:
         self._task = asyncio.create_task(consumer.run())
 
     async def ready(self, partitions: int | None = None) -> None:
-        """Wait until it holds its assignment; with ``partitions``, until it holds so many."""
 
         def held() -> bool:
             self.check()
@@ -127,7 +121,6 @@ class Bench:
     """One accepted topic, and any number of consumers of one group."""
 
     def __init__(self, bootstrap: str, partitions: int, others: Sequence[dict[str, Any]] = ()) -> None:
-        """``others``: further addresses of the configuration; the test makes their topics."""
         self.bootstrap = bootstrap
         self.partitions = partitions
         self.name = kafka.unique("consuming")
@@ -151,10 +144,7 @@ class Bench:
         kafka.send(self.bootstrap, self.accepted, records, partition)
 
     def launch(self, handler: Any, **options: Any) -> Running:
-        """Start a consumer; it is not ready yet.
-
-        ``through``: other bootstrap servers; ``app_id``: app of its progress topic; ``lost``: called with lost groups.
-        """
+        """Start a consumer, not ready yet; ``through``: other bootstrap servers; ``app_id``: app of its progress topic; ``lost``: takes lost groups."""
         through: str = options.pop("through", self.bootstrap)
         lost = options.pop("lost", None)
         app = self.settings.app.model_copy(update={"id": options.pop("app_id", self.settings.app.id)})
@@ -168,7 +158,6 @@ class Bench:
         return self.running[-1]
 
     async def start(self, handler: Any, **options: Any) -> Running:
-        """Start a consumer, and wait until it holds every partition that is its own."""
         running = self.launch(handler, **options)
         await running.ready()
         return running
@@ -181,7 +170,6 @@ class Bench:
         return running
 
     async def progress(self, partition: int = 0) -> Progress | None:
-        """Return the last record that was committed."""
         key = progress_record.encode_key(self.group, self.accepted, partition)
         topic = f"{self.name}-app-progress"
         got = await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, PARTITIONS)
@@ -194,7 +182,6 @@ class Bench:
         return None if value is None else progress_record.decode(value, find)
 
     async def committed(self, partition: int = 0) -> int:
-        """Return the group's committed offset; -1001 = none."""
         got = await asyncio.to_thread(
             kafka.committed, self.bootstrap, self.group, self.accepted, self.partitions
         )
@@ -221,11 +208,9 @@ class Bench:
         return await asyncio.to_thread(kafka.read_all, self.bootstrap, self.dead_letters, self.partitions)
 
     async def read(self, topic: str, partitions: int = 1) -> list[Got]:
-        """Return all committed records of another topic."""
         return await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, partitions)
 
     async def until_next(self, running: Running, offset: int, partition: int = 0) -> None:
-        """Wait until the window of a partition is finished up to an offset."""
 
         def reached() -> bool:
             running.check()
@@ -246,7 +231,6 @@ async def consuming(
     config: dict[str, str] | None = None,
     others: Sequence[dict[str, Any]] = (),
 ) -> AsyncIterator[Bench]:
-    """Create the topic and the consumers of one test."""
     made = Bench(bootstrap, partitions, others)
     kafka.create_topics(bootstrap, {made.accepted: (partitions, config or {})})
     try:
@@ -256,10 +240,8 @@ async def consuming(
 
 
 def numbered(group: bytes | None, count: int) -> list[Sent]:
-    """Return ``count`` messages of a group."""
     return [Sent(None, group, b"%d" % index) for index in range(count)]
 
 
 def interleaved(groups: int, each: int) -> list[Sent]:
-    """Return ``each`` messages of ``groups`` groups, by turns."""
     return [Sent(None, b"group-%d" % group, b"%d" % turn) for turn in range(each) for group in range(groups)]

@@ -29,7 +29,6 @@ class Outsider:
 
     def __init__(self, bench: Bench, partition: int = 0) -> None:
         self.lease = Progress(0, holder="outsider", state=HELD, token=1)
-        """The last lease that it wrote."""
         self._bench = bench
         self._partition = partition
         self._producer: TransactionalProducer
@@ -46,11 +45,7 @@ class Outsider:
         self.lease = dataclasses.replace(self.lease, topic_id=topic_id)
 
     async def write(self, *, commit: bool = False, **changes: Any) -> None:
-        """Write a record like the last one with these changes; ``commit``: with the group's offset.
-
-        Raises:
-            FencedError: another holder has the partition now.
-        """
+        """Write a record like the last one with these changes; ``commit``: with the group's offset. Raises FencedError."""
         bench = self._bench
         self.lease = dataclasses.replace(self.lease, beat=self.lease.beat + 1, **changes)
         key = progress_record.encode_key(bench.group, bench.accepted, self._partition)
@@ -71,10 +66,7 @@ class Outsider:
 
 
 async def take(bench: Bench) -> None:
-    """Take the partition by its lease, and leave at once.
-
-    Its holder takes it back if it can, so this has to be quicker.
-    """
+    """Take the partition by its lease, and leave at once: its holder takes it back if it can."""
     for _ in range(TRIES):
         outsider = Outsider(bench)
         await outsider.fence()
@@ -134,7 +126,6 @@ class Journal:
     def handler(
         self, number: int, behaviour: Callable[[Message], Awaitable[None]]
     ) -> Callable[[Message], Awaitable[None]]:
-        """Return the handler of the consumer with this number; its messages are :func:`values`."""
 
         async def handle(message: Message) -> None:
             label, sequence, _ = (message.value or b"").decode().split()
@@ -148,7 +139,6 @@ class Journal:
 
     @property
     def ended(self) -> set[tuple[int, int]]:
-        """Partition and offset of each message that came to its end."""
         return {(run.partition, run.offset) for run in self.runs if run.end is not None}
 
 

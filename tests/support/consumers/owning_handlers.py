@@ -8,10 +8,8 @@ from tests.support.handlers import append
 
 
 async def handle(message: Message) -> None:
-    """Note the group, and whether it is new here."""
     append(json.dumps([(message.group or b"").decode(), message.first_here]))
 
 
 def lost(groups: Collection[bytes]) -> None:
-    """Note the lost groups."""
     append(json.dumps({"lost": sorted(group.decode() for group in groups)}))

@@ -35,13 +35,11 @@ class ConsumerProcess(RingfenceProcess):
         self._environment.setdefault("HANDLED_FILE", str(self.handled))
 
     def freeze(self) -> float:
-        """Send SIGSTOP; return the time by the monotonic clock."""
         self.signal(signal.SIGSTOP)
         wait_for(lambda: self.frozen, self.log)
         return time.monotonic()
 
     def thaw(self) -> float:
-        """Send SIGCONT; return the time by the monotonic clock."""
         thawed = time.monotonic()
         self.signal(signal.SIGCONT)
         return thawed
@@ -51,7 +49,6 @@ class ConsumerProcess(RingfenceProcess):
 
     @property
     def held(self) -> set[int]:
-        """Partitions that it holds; none while it does not answer."""
         return {int(item) for item in self.health()[1].get("partitions", {})}
 
 
@@ -74,7 +71,6 @@ def consumers(*processes: ConsumerProcess, later: Sequence[ConsumerProcess] = ()
 
 
 def wait_shared(*processes: ConsumerProcess, partitions: int = 0, limit_s: float = 90) -> None:
-    """Wait until all are ready; with a number, until they hold so many partitions, each one some."""
 
     def state() -> str:
         return "\n".join(
@@ -95,18 +91,15 @@ class Written(NamedTuple):
     """A progress record, in the order of the log."""
 
     partition: int
-    """Partition of the accepted topic."""
     progress: Progress
 
     def finished(self, offset: int) -> bool:
-        """Whether the record lists this offset as finished."""
         return offset < self.progress.next or any(
             begin <= offset < end for begin, end in self.progress.finished
         )
 
 
 def progress_written(bootstrap: str, app_id: str, group: str, topic: str) -> list[Written]:
-    """Return all committed progress records of a consumer group at a topic that compaction has left."""
     found = []
     for item in kafka.read_all(bootstrap, f"{app_id}-progress", PROGRESS_PARTITIONS):
         if item.key is not None and item.value is not None:
@@ -117,5 +110,4 @@ def progress_written(bootstrap: str, app_id: str, group: str, topic: str) -> lis
 
 
 def latest_written(bootstrap: str, app_id: str, group: str, topic: str) -> dict[int, Written]:
-    """Return the last of these records by partition."""
     return {item.partition: item for item in progress_written(bootstrap, app_id, group, topic)}

@@ -16,7 +16,6 @@ LIMIT_S = 180.0
 
 
 def program() -> str:
-    """Return the path of Chromium; skip the test if there is none."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
@@ -30,7 +29,6 @@ class Tab:
         self._socket = socket
         self._number = 0
         self.complaints: list[str] = []
-        """Errors of the page: refused requests, and exceptions."""
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1
@@ -45,7 +43,6 @@ class Tab:
                     return dict(answer["result"])
 
     async def run(self, script: str) -> Any:
-        """Return the value of an expression; a promise is awaited."""
         done = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
@@ -64,7 +61,6 @@ class Tab:
         await self.until(f"{whole} && document.readyState === 'complete'")
 
     async def show_as(self, width: int, height: int, *, dark: bool = False) -> None:
-        """Show the page on a screen of that size, in that colour scheme."""
         await self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )  # fmt: skip
@@ -85,7 +81,6 @@ class Tab:
 
 @contextlib.asynccontextmanager
 async def tab(folder: Path) -> AsyncIterator[Tab]:
-    """Open an empty page of a browser of its own; ``folder`` keeps its profile, and is new."""
     process = await asyncio.create_subprocess_exec(
         program(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
         "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank",

@@ -14,7 +14,6 @@ from tests.support.reconcile import figures
 VOID: Final = {"meta", "br", "hr", "img", "input", "link"}
 IMAGE: Final = re.compile(r'src="data:image/svg\+xml;base64,([^"]*)"')
 PLAIN: Final = AddressFigures("orders", {}, figures.NO_RING, 1000)
-"""An address of which nothing is known."""
 RUN: Final = figures.run()
 RENDERED: Final = document.render(RUN)
 RING: Final = Ring(2000, 5900, 0.999, 15_072, 0, 7, 12, 1480, 61_440, 3914, 7 * 86_400_000)

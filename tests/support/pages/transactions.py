@@ -27,18 +27,15 @@ class Sent(NamedTuple):
 
 
 def blocks(language: str, text: str = TEXT) -> list[str]:
-    """Return all code blocks of one language, in their order."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def block(language: str, text: str = TEXT) -> str:
-    """Return the only code block of a language."""
     [found] = blocks(language, text)
     return found
 
 
 def program(language: str) -> str:
-    """Return the example program of a language."""
     return (ROOT / "examples" / "producers" / PROGRAMS[language]).read_text("utf-8")
 
 

@@ -20,7 +20,6 @@ from reconcile.page.report_data import (
 )
 
 BEGIN: Final = 1_795_219_200_000
-"""21 November 2026, 00:00 UTC."""
 STEP_MS: Final = 15 * 60 * 1000
 ANOMALIES: Final = tuple(anomaly.value for anomaly in Anomaly)
 NO_RING: Final = Ring(0, 0, 0.999, 0, 0, 1, 0, 0, 0)
@@ -108,7 +107,6 @@ def _moment(at: int, chance: random.Random, scale: float) -> Moment:
 
 
 def _distances(total: int) -> list[Bin]:
-    """Return distances of duplicates: most are short, a few very long."""
     weights = [math.exp(-((at - 3.5) ** 2) / 10) + 0.0012 * (at > 8) for at in range(17)]
     return [Bin(2.0**at, round(total * weight / sum(weights))) for at, weight in enumerate(weights)]
 
@@ -132,6 +130,5 @@ def finding(anomaly: str, at: int, chance: random.Random, topic: str = "orders")
 
 
 def nothing(name: str = "empty", verdict: str = "clean") -> Figures:
-    """Return figures of an address without traffic."""
     empty = AddressFigures(name, {"input": 0, "accepted": 0}, NO_RING, STEP_MS)
     return Figures("Night of 21 November 2026", "nothing came", verdict, "kafka-1:9092", [empty])

@@ -42,7 +42,6 @@ class In(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """Return its place, as outputs name it."""
         return f"{self.address}/{self.partition}/{self.offset}".encode()
 
 
@@ -52,7 +51,6 @@ class Part(NamedTuple):
     key: str | None = "g"
     value: str = "value"
     address: str | None = None
-    """Address, by the test's name for it; None = the envelope's own."""
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -60,7 +58,6 @@ class Transaction(NamedTuple):
     """An envelope that is in its topic."""
 
     name: str
-    """Address, by the test's name for it."""
     record: In
     parts: tuple[Part, ...]
 
@@ -80,7 +77,6 @@ class World:
         self.bootstrap = bootstrap
         self.app_id = kafka.unique("planted")
         self.names = {address: f"{self.app_id}-{address}" for address in addresses}
-        """Address by the test's name for it."""
         entries = [
             {"name": self.names[name], "partitions": PARTITIONS, **self._keys(keys)}
             for name, keys in addresses.items()
@@ -103,9 +99,7 @@ class World:
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
         self._next: Counter[tuple[str, int]] = Counter()
         self._sequences: Counter[str] = Counter()
-        """By address, the number of IDs that its ring has accepted. Addresses that set `lanes` have one lane here, unless a test chooses
-        otherwise.
-        """
+        """By address, the number of IDs that its ring has accepted; one lane, unless a test chooses otherwise."""
 
     def arrive(
         self,
@@ -117,7 +111,6 @@ class World:
         headers: Headers = (("trace", b"1"), ("empty", None)),
         timestamp: int = 0,
     ) -> In:
-        """Write an input record; ``timestamp``: ms, 0 = now."""
         address = self.names[name]
         timestamp = timestamp or round(time.time() * 1000)
         kafka.produce(self._producer, address, Sent(id, key, value, headers, timestamp), partition)
@@ -157,7 +150,6 @@ class World:
         partition: int = 0,
         more: Headers = (),
     ) -> Transaction:
-        """Write an envelope; ``more``: headers."""
         written: list[dict[str, Any]] = []
         for part in parts:
             named = [{"name": header, "value": value} for header, value in part.headers]
@@ -271,14 +263,12 @@ class World:
         self._out(self.journal, 0, Sent(None, b"lane", json.dumps(told).encode()))
 
     def abort(self, topic: str, count: int) -> None:
-        """Write a transaction that is aborted, with its marker, in partition 0."""
         self.flush()
         records = [Sent(b"aborted-%d" % index, b"g") for index in range(count)]
         kafka.send_in_transaction(self.bootstrap, topic, records, commit=False, partition=0)
         self._next[topic, 0] += count + 1
 
         def marked() -> bool:
-            """Whether the marker is written, which comes after the acknowledgement."""
             return kafka.end_offsets(self.bootstrap, topic, 1)[0] == self._next[topic, 0]
 
         wait_for(marked, lambda: f"no marker in {topic}")
@@ -309,7 +299,6 @@ class World:
         assert self._producer.flush(kafka.WAIT_S) == 0
 
     def config(self, folder: Path) -> Path:
-        """Write the settings to a file, for the command line."""
         lines = []
         for section in ("kafka", "app", "reconcile"):
             entries: Any = self.document[section]
@@ -349,19 +338,15 @@ class Judged(NamedTuple):
     world: World
     document: dict[str, Any]
     rows: Sequence[Row]
-    """The anomalies that it kept."""
 
     def summary(self, name: str) -> dict[str, Any]:
-        """Return what the run reports on an address, by the test's name for it."""
         found: dict[str, Any] = self.document["addresses"][self.world.names[name]]
         return found
 
     def found(self, name: str) -> dict[str, int]:
-        """Return the anomalies of an address, without zeros."""
         return anomalies(self.document, self.world)[name]
 
     def details(self, name: str) -> list[tuple[Any, ...]]:
-        """Return the anomalies of an address for a person."""
         address = self.world.names[name]
         return [
             (row["anomaly"], row["offset"], row["detail"]) for row in self.rows if row["address"] == address
@@ -369,7 +354,6 @@ class Judged(NamedTuple):
 
 
 def set_few(patch: pytest.MonkeyPatch, records: int) -> None:
-    """Set the number of records below which a run takes the plan for few."""
     for module in (judge, session, topic_reader):
         patch.setattr(module, "FEW", records)
 

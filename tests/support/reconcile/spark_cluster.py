@@ -91,7 +91,6 @@ class Standalone:
 
 @contextlib.contextmanager
 def standalone(folder: Path) -> Iterator[Standalone]:
-    """Run a master without workers; all processes are gone at the end."""
     cluster = Standalone(folder)
     try:
         yield cluster

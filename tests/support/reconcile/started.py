@@ -54,7 +54,6 @@ class Started:
         return None
 
     def ended(self, number: int) -> tuple[int, str, str]:
-        """Send a signal; return exit code and output, and require an end in time."""
         assert self.process.poll() is None, self.process.communicate()
         begun = time.monotonic()
         self.process.send_signal(number)

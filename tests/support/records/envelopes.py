@@ -21,7 +21,6 @@ CAPACITY = 20_000
 
 
 def part(address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str) -> Part:
-    """Return one part; the header ``ID`` becomes the duplicate ID's."""
     named = {"address": address} if address is not None else {}
     listed = [
         {"name": name.replace("ID", "_AMQ_DUPL_ID"), "value": header} for name, header in headers.items()
@@ -32,7 +31,6 @@ def part(address: str | None = None, key: str | None = None, value: str | None =
 def envelope(
     *parts: Any, key: bytes | None = b"k", known: bytes | None = None, timestamp: int = 0, **more: bytes
 ) -> Sent:
-    """Return a record that is a transaction."""
     return enveloped(json.dumps({"parts": parts}).encode(), key, known, timestamp, **more)
 
 
@@ -43,7 +41,6 @@ def enveloped(
     timestamp: int = 0,
     **more: bytes,
 ) -> Sent:
-    """Return a record that calls itself a transaction, whatever its value."""
     return Sent(known, key, value, (("_RF_TX", b"json/1"), *more.items()), timestamp)
 
 
@@ -59,7 +56,6 @@ class Addresses:
     divert: frozenset[str] = frozenset()
 
     def settle(self, otherwise: Callable[[], str], *names: str) -> None:
-        """Wait until the lanes, by default of all addresses, have committed all that is there, forwarded records included."""
         topics = {name: self.partitions[name] for name in names or self.partitions}
         topics |= {f"{self.app_id}-{name}-forward": count for name, count in topics.items()}
         seen: dict[str, tuple[list[int], list[int]]] = {}
@@ -91,11 +87,9 @@ class Addresses:
         return self.read(name, "accepted")
 
     def read(self, name: str, kind: str) -> list[Got]:
-        """Return the records of another topic of an address."""
         return kafka.read_all(self.bootstrap, f"{name}.{kind}", self.partitions[name])
 
     def histories(self) -> list[History]:
-        """Return all histories that are to be judged."""
         return attributed([self._history(partition) for partition in self.partitions])
 
     def findings(self) -> list[Finding]:

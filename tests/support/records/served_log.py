@@ -11,10 +11,7 @@ from tests.support.records.stored_batches import Stored, raw_records
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]]) -> None:
-    """Have :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range` pass on the records that exist when it is called.
-
-    A caller that passes ``take`` gets two of three parts as the core reads them, and one part as aiokafka does.
-    """
+    """Have LogReader.read_range pass on the present records; with ``take``, two of three parts as the core reads them."""
 
     async def read_range(*arguments: Any) -> int:
         *_, start, high_watermark, consume, take = arguments
@@ -29,6 +26,5 @@ def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]])
 
 
 def raw(records: Sequence[Any]) -> Sequence[Any]:
-    """Return records as the native core reads them, if there is one."""
     found = raw_records(Stored(record.offset, key=record.key, value=record.value) for record in records)
     return records if found is None else RawRecords(found.core)

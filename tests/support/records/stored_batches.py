@@ -50,7 +50,6 @@ def stored(
 
 
 def checked(batch: bytearray) -> bytes:
-    """Return the batch with a checksum of its present content."""
     struct.pack_into(">I", batch, 17, calc_crc32c(bytes(batch[21:])))
     return bytes(batch)
 
@@ -91,7 +90,6 @@ def raw_records(records: Iterable[Any]) -> RawRecords | None:
 
 
 def parsed_changelog(records: Sequence[tuple[bytes, bytes | None]]) -> Any:
-    """Return changelog records, given by key and value, as the core has them."""
     found = raw_records(Stored(number, key=key, value=value) for number, (key, value) in enumerate(records))
     assert found is not None
     return found.core

@@ -34,7 +34,6 @@ class Raw(NamedTuple):
     value: bytes
     headers: Sequence[tuple[str, bytes]] = ()
     timestamp: int = 0
-    """0 = now."""
 
 
 MALFORMED: Final = Raw(b"bad", [("a", b"0"), (Latin1("größe"), b"1"), ("_AMQ_DUPL_ID", b"bad")])
@@ -43,7 +42,6 @@ MALFORMED: Final = Raw(b"bad", [("a", b"0"), (Latin1("größe"), b"1"), ("_AMQ_D
 def batch(
     records: Sequence[Raw], compression: int = 0, transactional: bool = False, producer: int = -1
 ) -> Any:
-    """Return the builder of one record batch; all records have the key ``g``."""
     builder = _DefaultRecordBatchBuilderPy(2, compression, int(transactional), producer, -1, -1, BYTES_MAX)
     for offset, record in enumerate(records):
         timestamp = record.timestamp or int(time.time() * 1000)
@@ -81,10 +79,7 @@ class Old(NamedTuple):
 
 
 def old(records: Sequence[Old], magic: Literal[0, 1], codec: int = 0) -> bytes:
-    """Return the bytes of old records.
-
-    With a codec they are within one message, numbered as a broker did: by its last offset, in format 1 from 0 inside.
-    """
+    """Return the bytes of old records; with a codec they are within one message, numbered as a broker did."""
     builder = LegacyRecordBatchBuilder(magic=magic, compression_type=codec, batch_size=_BYTES_MAX)
     for number, record in enumerate(records):
         offset = number if codec and magic else record.offset
@@ -104,7 +99,6 @@ def _sized(data: bytes) -> bytes:
 
 
 def large_batch(count: int, size: int, key: bytes) -> bytes:
-    """Return a batch of so many records with values of so many bytes, each with an ID. It is never whole in memory."""
     compressor = zstandard.ZstdCompressor().compressobj()
     parts = []
     for number in range(count):
