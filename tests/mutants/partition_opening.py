@@ -54,7 +54,11 @@ MUTANTS: Final = (
         "newer-than-it-says",
         "A record that came after it was known up to where to read counts as one of before, and its writer as silent since then.",
         (
-            Patch(_LATEST, ".take([record for record in records if record.offset < end])", ".take(records)"),
+            Patch(
+                _LATEST,
+                ".apply_records([record for record in records if record.offset < end])",
+                ".apply_records(records)",
+            ),
             Patch(_LATEST, "time.monotonic(), min(reached, end)", "time.monotonic(), reached"),
         ),
         "tests/integration/test_log_readers.py::test_open_transaction_is_waited_for",
