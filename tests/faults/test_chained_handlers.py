@@ -9,7 +9,6 @@ from tests.harness.chain import Chain
 SEED = 4_801
 MESSAGES = 15_000
 FAULTS = 20
-"""``python -m tests.harness.chain --messages 100000 --faults 200`` runs more."""
 
 
 @pytest.mark.long

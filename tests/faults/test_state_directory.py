@@ -111,12 +111,12 @@ def test_struck_while_down(scene: Scene) -> None:
     scene.restart()
     where = (scene.worker, scene.folder)
     faults: list[tuple[Nemesis, str]] = [
-        (DeletedState(*where, down=True), "(RocksDB new)"),
+        (DeletedState(*where), "(RocksDB new)"),
         (FutureFormat(*where), "is rebuilt from the changelog: meta record of format 9"),
     ]
     for pattern, damage in WHILE_DOWN:
         generator = random.Random(f"{SEED} {pattern} {damage}")
-        damaged = DamagedFiles(*where, pattern, generator, down=True, damage=damage)
+        damaged = DamagedFiles(*where, pattern, generator, damage)
         # The changelog has the records that the end of the write-ahead log lacks.
         faults.append((damaged, "is rebuilt" if pattern != "*.log" else f"lane {scene.lane} open: "))
     for fault, said in faults:

@@ -1,17 +1,14 @@
-"""Faults in a chain of three handlers with state, from orders over billing and ledger to a plain topic: ``python -m tests.harness.chain``."""
+"""Faults in a chain of three handlers with state, from orders over billing and ledger to a plain topic."""
 
 import random
 import signal
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import click
 from confluent_kafka import Producer
 
 from app.embedded.broker import EmbeddedBroker
@@ -39,7 +36,7 @@ CHAIN_CONCURRENCY: Final = 500
 class Chain:
     """The broker, the processes and the traffic."""
 
-    def __init__(self, folder: Path, seed: int, messages: int, options: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, seed: int, messages: int) -> None:
         self.dice = random.Random(seed)
         self.messages = [
             (self.dice.randrange(GROUPS), self.dice.randrange(1, 1_000)) for _ in range(messages)
@@ -49,7 +46,6 @@ class Chain:
         self.final = f"{self.name}-final"
         self._allowed = 0
         self._folder = folder
-        self._options = options
         self._halt = threading.Event()
         self._failure: BaseException | None = None
         self.broker = EmbeddedBroker(
@@ -69,7 +65,7 @@ class Chain:
         kafka.create_topics(self.bootstrap, {self.final: (PARTITIONS, {})})
         self.workers = [WorkerProcess(config, "worker")]
         quick = ("--lease-timeout", str(LEASE_S), "--lease-idle", "0.5", "--session-timeout", "2")
-        chosen = ("--concurrency", str(CHAIN_CONCURRENCY), "--max-attempts", "100000", *quick, *self._options)
+        chosen = ("--concurrency", str(CHAIN_CONCURRENCY), "--max-attempts", "100000", *quick)
         for stage, handler in HANDLERS.items():
             self.consumers[stage] = [
                 ConsumerProcess(
@@ -283,30 +279,3 @@ def _difference(found: list[str], expected: list[str]) -> str:
     if not (missing or more):
         return "out of order"
     return f"missing {sorted(missing)[:3]}, too much {sorted(more)[:3]}"
-
-
-@click.command()
-@click.option("--messages", default=100_000)
-@click.option("--faults", default=200)
-@click.option("--seed", default=1)
-def main(messages: int, faults: int, seed: int) -> None:
-    """Exit with 1 when something was lost, doubled, reordered or counted wrongly."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory(prefix="ringfence-chain-") as folder:
-        chain = Chain(Path(folder), seed, messages)
-        began = time.monotonic()
-        try:
-            chain.start()
-            chain.strike(faults)
-            struck = time.monotonic()
-            chain.drain()
-            wrong = chain.findings()
-        finally:
-            chain.stop()
-        print(f"{messages:,} messages, {sum(chain.strikes.values())} faults {dict(chain.strikes)}, seed {seed}: faults for "
-              f"{struck - began:.0f} s, drained after {time.monotonic() - struck:.0f} s: {'; '.join(wrong[:20]) or 'exact'}")  # fmt: skip
-    sys.exit(1 if wrong else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -28,7 +28,6 @@ class System:
         slow_seconds: float = 0,
         *,
         options: Sequence[str] = (),
-        handler: str = "record",
         partitions: int = PARTITIONS,
     ) -> None:
         self.partitions = partitions
@@ -47,7 +46,7 @@ class System:
                 name,
                 self.group,
                 *("--concurrency", "7", *options),
-                handler=handler,
+                handler="record",
                 environment=environment,
             )
             for number in range(count)
@@ -66,14 +65,13 @@ class System:
         process.kill()
         return Disturbance(pid, time.monotonic(), unwritten=UNWRITTEN_S), self.snapshot()
 
-    def wait_ended(self, count: int, limit_s: float = 120) -> None:
-        self.wait(lambda: self.ended() >= count, limit_s)
+    def wait_ended(self, count: int) -> None:
+        self.wait(lambda: self.ended() >= count, 120)
 
     def ended(self) -> int:
         return len({(run.partition, run.offset) for run in self.runs() if run.end})
 
     def wait_attempt_written(self, process: ConsumerProcess) -> None:
-
         def counted() -> bool:
             written = self.snapshot()
             return any(

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.harness.history import History, Record, Target
@@ -86,12 +85,10 @@ class System:
         *,
         partitions: int,
         workers: int,
-        tree: Path = ROOT,
         brokers: int = 1,
     ) -> None:
-        """``tree``: the code that its processes run at first. ``brokers``: several brokers have no links."""
+        """``brokers``: several brokers have no links."""
         self.folder = folder
-        self._tree = tree
         self.workloads = list(workloads)
         self.partitions = partitions
         self._workers = workers
@@ -113,7 +110,7 @@ class System:
         with contextlib.ExitStack() as stack:
             reached = self._cluster(stack, self._workers + (PROCESSES if across else 0))
             settings = [workload.settings(self.partitions) for workload in self.workloads]
-            self.config = configure(self.folder, self.bootstrap, APP_ID, settings, self._tree)
+            self.config = configure(self.folder, self.bootstrap, APP_ID, settings)
             stack.callback(self._destroy)
             for number, bootstrap in enumerate(reached[: self._workers]):
                 environment = {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": bootstrap, _SIZE: str(AMPLE)}
@@ -134,14 +131,10 @@ class System:
                 for workload in self.workloads
                 for plan in workload.plans
             ]
-            for process in self.processes:
-                process.tree = self._tree
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def _cluster(self, stack: contextlib.ExitStack, links: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
 from confluent_kafka import TopicPartition
@@ -33,9 +32,7 @@ class Watcher(threading.Thread):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ending.set()
         self.join()
         self._consumer.close()

@@ -23,22 +23,8 @@ from tests.mutants import (
 )
 from tests.mutants.mutant import Mutant
 
-CATALOG: Final[tuple[Mutant, ...]] = (
-    *lane_opening.MUTANTS,
-    *lane_transactions.MUTANTS,
-    *fixed_lanes.MUTANTS,
-    *decisions.MUTANTS,
-    *envelopes.MUTANTS,
-    *rings.MUTANTS,
-    *native_core.MUTANTS,
-    *bridges.MUTANTS,
-    *bridge_hops.MUTANTS,
-    *group_consumption.MUTANTS,
-    *partition_opening.MUTANTS,
-    *handover.MUTANTS,
-    *sends.MUTANTS,
-    *receipts.MUTANTS,
-    *repair.MUTANTS,
-    *reconciliation.MUTANTS,
-    *operations.MUTANTS,
-)
+_FILES: Final = (
+    lane_opening, lane_transactions, fixed_lanes, decisions, envelopes, rings, native_core, bridges, bridge_hops,
+    group_consumption, partition_opening, handover, sends, receipts, repair, reconciliation, operations,
+)  # fmt: skip
+CATALOG: Final[tuple[Mutant, ...]] = tuple(mutant for file in _FILES for mutant in file.MUTANTS)

@@ -22,19 +22,9 @@ from tests.mutants.mutant import Mutant, PatchError
 
 ROOT: Final = Path(__file__).parents[2]
 COPIED: Final = (
-    "agents",
-    "app",
-    "conf",
-    "native",
-    "reconcile",
-    "ringfence_client",
-    "ringfence_kafka",
-    "tables",
-    "tests",
-    "LICENSE",
-    "pyproject.toml",
-    "setup.py",
-)
+    "agents", "app", "conf", "native", "reconcile", "ringfence_client", "ringfence_kafka", "tables", "tests",
+    "LICENSE", "pyproject.toml", "setup.py",
+)  # fmt: skip
 """What tests and worker processes need; nothing else is copied."""
 TEST_LIMIT_S: Final = 120
 """For one test; several times what the slowest needs on a quiet machine."""
@@ -82,6 +72,16 @@ class Run:
     output: str
 
 
+def copy_sources(folder: Path) -> None:
+    """Copy what tests and worker processes need into a folder."""
+    for name in COPIED:
+        source, target = ROOT / name, folder / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.log"))
+        else:
+            shutil.copy2(source, target)
+
+
 class Laboratory:
     """Copies of the sources, and the runs of pytest in them."""
 
@@ -91,12 +91,7 @@ class Laboratory:
         self._running: set[subprocess.Popen[str]] = set()
         self._closed = False
         self._lock = threading.Lock()
-        for name in COPIED:
-            source, target = ROOT / name, self._pristine / name
-            if source.is_dir():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.log"))
-            else:
-                shutil.copy2(source, target)
+        copy_sources(self._pristine)
 
     def unmutated(self, tests: Iterable[str], *, on_core: bool = False) -> Run:
         return self._pytest(self._pristine, sorted(set(tests)), on_core=on_core)

@@ -168,13 +168,13 @@ def _gap(world: World, at: str) -> None:
     """Delete two records, one of which was accepted twice: its two outputs are still there."""
     records = [world.arrive(at, b"%d" % index) for index in range(3)]
     world.accept(*records, records[0])
-    world.delete_before(world.names[at], 0, 2)
+    world.delete_before(world.names[at], 2)
 
 
 def _gap_in_the_output(world: World, at: str) -> None:
     """Delete an accepted record, which may have been accepted and is not called lost."""
     world.accept(*(world.arrive(at, b"%d" % index) for index in range(3)))
-    world.delete_before(f"{world.names[at]}.accepted", 0, 1)
+    world.delete_before(f"{world.names[at]}.accepted", 1)
 
 
 def _aborted(world: World, at: str) -> None:

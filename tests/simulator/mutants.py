@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,8 +21,8 @@ from tests.mutants import (
     partition_opening,
     sends,
 )
-from tests.mutants.mutant import Mutant, PatchError
-from tests.mutants.trial import COPIED, ROOT
+from tests.mutants.mutant import Mutant
+from tests.mutants.trial import ROOT, copy_sources
 
 SECONDS: Final = 30.0
 LOGICAL: Final = {
@@ -50,74 +49,57 @@ _COUNT: Final = re.compile(r"^([0-9]+) schedules", re.MULTILINE)
 
 
 class Row(NamedTuple):
-    """Result of one mutant."""
+    """Result of one mutant; ``seed`` -1 = it was not found."""
 
-    mutant: Mutant
+    name: str
     world: str
-    found: str
     number: int
     seconds: float = 0.0
+    found: str = "not found"
     seed: int = -1
 
     def __str__(self) -> str:
-        if not self.found:
-            return f"| {self.mutant.name} | not in {self.number} | | |"
-        return f"| {self.mutant.name} | {self.number} | {self.seconds:.1f} | {self.found} |"
+        return f"| {self.world} | {self.name} | {self.number} | {self.seconds:.1f} | {self.found} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.simulator.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="of mutants (default: all)")
-    parser.add_argument("--world", choices=LOGICAL, help="only those that belong there")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of CPU time, for each")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="at once (default: a core each)"
-    )
     asked = parser.parse_args()
     chosen = [
         (mutant, world)
         for world, mutants in LOGICAL.items()
         for mutant in mutants
-        if asked.world in {None, world}
-        and (mutant.name in asked.names or (not asked.names and mutant.name not in OUTSIDE))
-    ]  # fmt: skip
-    rows: list[Row] = []
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        for row in pool.map(lambda item: _row(item[0], item[1], asked.seconds, asked.seed), chosen):
-            if not rows or rows[-1].world != row.world:
-                print(f"\nOf {row.world}:\n\n| mutant | schedules | seconds | found as |\n|---|---|---|---|")
-            rows.append(row)
-            print(row, flush=True)
+        if (mutant.name in asked.names if asked.names else mutant.name not in OUTSIDE)
+    ]
+    print("| world | mutant | schedules | seconds | found as |\n|---|---|---|---|---|")
     seeds: dict[tuple[str, int], list[str]] = {}
-    for row in sorted((row for row in rows if row.found), key=lambda item: item.seed):
-        seeds.setdefault((row.world, row.seed), []).append(row.mutant.name)
-    print()
-    for world in LOGICAL:
-        for (of, seed), names in seeds.items():
-            if of == world:
-                print(f"{world} {seed}  # finds {', '.join(names)}")
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for row in pool.map(lambda item: _row(item[0], item[1], asked.seconds, asked.seed), chosen):
+            print(row, flush=True)
+            if row.seed >= 0:
+                seeds.setdefault((row.world, row.seed), []).append(row.name)
+    for (world, seed), names in sorted(seeds.items()):
+        print(f"{world} {seed}  # finds {', '.join(names)}")
 
 
 def _row(mutant: Mutant, world: str, seconds: float, seed: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-        try:
-            mutant.apply(root)
-        except PatchError as error:
-            return Row(mutant, world, str(error), 0)
+        copy_sources(root)
+        mutant.apply(root)
         told = _run(root, "--world", world, "--seed", str(seed), "--seconds", str(seconds), "--cpu")
     found = _FAILED.search(told)
     if found is None:
-        return Row(mutant, world, "", int((_COUNT.findall(told) or ["0"])[-1]))
-    if "fails, number" in _run(ROOT, "--world", world, "--seed", found["seed"], "--count", "1"):
-        return Row(mutant, world, f"seed {found['seed']}, which fails without it too", int(found["number"]))
+        return Row(mutant.name, world, int((_COUNT.findall(told) or ["0"])[-1]))
+    number, seed = int(found["number"]), int(found["seed"])
+    # A seed that fails without the mutant too shows nothing.
+    if "fails, number" in _run(ROOT, "--world", world, "--seed", str(seed), "--count", "1"):
+        return Row(mutant.name, world, number, found=f"seed {seed}, which fails without it too")
     said = re.split(r"[ :]", found["said"], maxsplit=1)[0].split("/")[0]
-    return Row(mutant, world, said, int(found["number"]), float(found["seconds"]), int(found["seed"]))
+    return Row(mutant.name, world, number, float(found["seconds"]), said, seed)
 
 
 def _run(root: Path, *arguments: str) -> str:

@@ -60,9 +60,9 @@ def divert(record: Record, original: Record | bytes | None, offset: int = 0) -> 
     return record._replace(topic="orders.duplicates", offset=offset, headers=headers)
 
 
-def quarantine(record: Record, reason: bytes | None = b"too large") -> Record:
+def quarantine(record: Record) -> Record:
     """Return a refused record in its topic."""
-    headers = (*record.headers, source(record), ("_RF_REASON", reason))
+    headers = (*record.headers, source(record), ("_RF_REASON", b"too large"))
     return record._replace(topic="orders.quarantine", offset=0, headers=headers)
 
 

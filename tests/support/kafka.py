@@ -98,9 +98,13 @@ def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]])
     for future in futures.values():
         future.result(WAIT_S)
     # The answer may come before all brokers' metadata shows the topics.
+    _until(lambda: _appear(admin, topics), f"{sorted(topics)} do not appear")
+
+
+def _until(condition: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + WAIT_S
-    while not _appear(admin, topics):
-        assert time.monotonic() < deadline, f"{sorted(topics)} do not appear"
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
         time.sleep(0.02)
 
 
@@ -117,10 +121,10 @@ def settle(bootstrap: str) -> None:
     committed(bootstrap, "settle", "settle")
 
 
-def delete_before(bootstrap: str, topic: str, offset: int, partition: int = 0) -> None:
-    """Delete the records below an offset, as ``kafka-delete-records.sh`` does."""
+def delete_before(bootstrap: str, topic: str, offset: int) -> None:
+    """Delete the records of partition 0 below an offset, as ``kafka-delete-records.sh`` does."""
     admin = admin_client(bootstrap)
-    (done,) = admin.delete_records([TopicPartition(topic, partition, offset)]).values()
+    (done,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
     done.result(WAIT_S)
 
 
@@ -129,10 +133,9 @@ def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
     admin = admin_client(bootstrap)
     for future in admin.delete_topics(list(topics)).values():
         future.result(WAIT_S)
-    deadline = time.monotonic() + WAIT_S
-    while any(_is_there(admin, topic) for topic in topics):
-        assert time.monotonic() < deadline, f"{topics} are deleted, and still there"
-        time.sleep(0.05)
+    _until(
+        lambda: not any(_is_there(admin, topic) for topic in topics), f"{topics} are deleted, and still there"
+    )
 
 
 def _is_there(admin: AdminClient, topic: str) -> bool:
@@ -153,10 +156,7 @@ def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(WAIT_S)
-    deadline = time.monotonic() + WAIT_S
-    while topic_config(bootstrap, topic, name) != value:
-        assert time.monotonic() < deadline, f"{topic}: {name} does not become {value}"
-        time.sleep(0.02)
+    _until(lambda: topic_config(bootstrap, topic, name) == value, f"{topic}: {name} does not become {value}")
 
 
 def topic_config(bootstrap: str, topic: str, name: str) -> str:
@@ -179,10 +179,10 @@ def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin = admin_client(bootstrap)
     for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
         future.result(WAIT_S)
-    deadline = time.monotonic() + WAIT_S
-    while len(admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions) != partitions:
-        assert time.monotonic() < deadline, f"{topic} does not get {partitions} partitions"
-        time.sleep(0.02)
+    _until(
+        lambda: len(admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions) == partitions,
+        f"{topic} does not get {partitions} partitions",
+    )
 
 
 def send(bootstrap: str, topic: str, records: Iterable[Sent], partition: int = 0, **options: Any) -> None:

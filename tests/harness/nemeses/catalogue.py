@@ -31,14 +31,14 @@ Maker = Callable[[System, random.Random], Nemesis]
 
 def _state_lost(system: System, rng: random.Random) -> Nemesis:
     worker, _ = _busiest(system)
-    return DeletedState(worker, system.state_folder(worker), down=True)
+    return DeletedState(worker, system.state_folder(worker))
 
 
 def _state_damaged(system: System, rng: random.Random) -> Nemesis:
     worker, lane = _busiest(system)
     choices: list[tuple[str, Damage]] = [("*.log", "garble"), ("MANIFEST-*", "garble"), ("CURRENT", "remove")]
     pattern, damage = rng.choice(choices)
-    return DamagedFiles(worker, lane, pattern, rng, down=True, damage=damage)
+    return DamagedFiles(worker, lane, pattern, rng, damage)
 
 
 def _state_of_the_future(system: System, rng: random.Random) -> Nemesis:

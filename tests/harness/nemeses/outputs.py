@@ -1,7 +1,5 @@
 """Faults of the topics that a worker writes to: deleted, too small, a right revoked."""
 
-from collections.abc import Mapping
-
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclPermissionType, AdminClient
 
 from tests.harness.nemeses.broker_data import create_again
@@ -13,15 +11,12 @@ from tests.support.kafka import WAIT_S
 class DeletedTopic:
     """A topic is gone until it is healed; what was in it stays lost."""
 
-    def __init__(
-        self, bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.name = f"{topic} deleted"
         self.struck = 0
         self._bootstrap = bootstrap
         self._topic = topic
         self._partitions = partitions
-        self._config = dict(config or {})
         self._gone = False
 
     def strike(self) -> None:
@@ -31,7 +26,7 @@ class DeletedTopic:
 
     def heal(self) -> None:
         if self._gone:
-            create_again(self._bootstrap, self._topic, self._partitions, self._config)
+            create_again(self._bootstrap, self._topic, self._partitions, {})
             self._gone = False
 
 

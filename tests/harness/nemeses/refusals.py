@@ -100,7 +100,6 @@ def _accepting(system: System, rng: random.Random) -> Workload:
 
 
 def _refused(system: System, error: str, strike: Callable[[], None]) -> bool:
-
     def told() -> int:
         return sum(worker.log_file.read_text().count(error) for worker in system.workers)
 

@@ -1,6 +1,5 @@
 """Faults of the folder of a worker's state: files lost, garbled, read-only, of another time; the disk full."""
 
-import contextlib
 import errno
 import os
 import random
@@ -23,26 +22,22 @@ Damage = Literal["garble", "truncate", "remove"]
 
 
 class DeletedState:
-    """The folder is deleted, under a running worker or while it is down."""
+    """The folder is deleted while the worker is down."""
 
-    def __init__(self, worker: WorkerProcess, folder: Path, *, down: bool) -> None:
+    def __init__(self, worker: WorkerProcess, folder: Path) -> None:
         self.name = "state deleted"
         self.struck = 0
         self._worker = worker
         self._folder = folder
-        self._down = down
 
     def strike(self) -> None:
-        if self._down:
-            _stop(self._worker)
+        _stop(self._worker)
         assert any(self._folder.iterdir())
-        # RocksDB may create files meanwhile.
-        while self._folder.exists():
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder)
         self.struck += 1
 
     def heal(self) -> None:
-        _start(self._worker, down=self._down)
+        _start(self._worker)
 
 
 class DamagedFiles:
@@ -54,8 +49,6 @@ class DamagedFiles:
         folder: Path,
         pattern: str,
         generator: random.Random,
-        *,
-        down: bool,
         damage: Damage = "garble",
     ) -> None:
         self.name = f"state files {pattern}: {damage}"
@@ -64,20 +57,18 @@ class DamagedFiles:
         self._folder = folder
         self._pattern = pattern
         self._generator = generator
-        self._down = down
         self._damage = damage
 
     def strike(self) -> None:
-        if self._down and self._pattern == "*.log":
+        if self._pattern == "*.log":
             self._worker.kill()  # stopped in order, it leaves an empty log
-        elif self._down:
+        else:
             _stop(self._worker)
         for path in sorted(self._folder.glob(self._pattern)):
-            with contextlib.suppress(FileNotFoundError):  # a running RocksDB removes files
-                self.struck += self._harm(path)
+            self.struck += self._harm(path)
 
     def heal(self) -> None:
-        _start(self._worker, down=self._down)
+        _start(self._worker)
 
     def _harm(self, path: Path) -> bool:
         size = path.stat().st_size
@@ -88,7 +79,6 @@ class DamagedFiles:
         elif self._damage == "truncate":
             os.truncate(path, self._generator.randrange(size))
         else:
-            # In place, so that a process that has the file open sees it.
             with path.open("r+b") as file:
                 for at in range(0, size, 512):
                     file.seek(at)
@@ -117,7 +107,7 @@ class FutureFormat:
             files.close()
 
     def heal(self) -> None:
-        _start(self._worker, down=True)
+        _start(self._worker)
 
 
 class ReadOnlyState:
@@ -220,6 +210,6 @@ def _stop(worker: WorkerProcess) -> None:
         assert code in {0, -signal.SIGTERM}, f"ended with {code}\n{worker.log()}"
 
 
-def _start(worker: WorkerProcess, *, down: bool) -> None:
-    if down and not worker.running:
+def _start(worker: WorkerProcess) -> None:
+    if not worker.running:
         worker.start()

@@ -84,14 +84,12 @@ def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage], paddi
     assert producer.flush(kafka.WAIT_S) == 0
 
 
-def accept_in_transactions(
-    bootstrap: str, address: str, messages: Sequence[GroupMessage], size: int = 17
-) -> None:
-    """Write the messages in transactions of ``size``, each third one preceded by an aborted one."""
+def accept_in_transactions(bootstrap: str, address: str, messages: Sequence[GroupMessage]) -> None:
+    """Write the messages in transactions of 17, each third one preceded by an aborted one."""
     producer = _producer(bootstrap, {"transactional.id": kafka.unique("accepting")})
     producer.init_transactions(kafka.WAIT_S)
-    for number, begin in enumerate(range(0, len(messages), size)):
-        part = messages[begin : begin + size]
+    for number, begin in enumerate(range(0, len(messages), 17)):
+        part = messages[begin : begin + 17]
         if number % 3 == 0:
             producer.begin_transaction()
             _accept(producer, address, [item._replace(label=f"aborted-{item.label}") for item in part])

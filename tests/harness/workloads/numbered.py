@@ -24,8 +24,8 @@ class Flow:
         first, self.sent = self.sent, self.sent + count
         self.due += self._put(first, self.sent, padding)
 
-    def resend(self, first: int, end: int, padding: int = 0) -> None:
-        self._put(first, end, padding)
+    def resend(self, first: int, end: int) -> None:
+        self._put(first, end, 0)
 
     def settle(self, worker: WorkerProcess) -> list[bytes | None]:
         end = kafka.end_offsets(self.bootstrap, self.address)
@@ -65,7 +65,6 @@ EXACT: Final = {"lost": 0, "doubled": 0, "made up": 0, "out of order": 0}
 
 
 def wait_reason(worker: WorkerProcess, lane: str, *texts: str) -> str:
-
     def reason() -> str:
         return str(worker.health()[1].get("lanes", {}).get(lane, {}).get("reason", ""))
 

@@ -13,6 +13,7 @@ GROUPS_ZIPF = 500
 HUGE_BYTES = 700_000
 """Size below every limit of the broker: larger messages are another fault."""
 PARTS_MOST = 6
+ABORT_SHARE = 0.3
 MALFORMED_EVERY = 211
 """Each 211th envelope is malformed; it goes to quarantine."""
 EXTREME_EVERY = 50
@@ -63,7 +64,6 @@ class Plan:
     own_values: bool = False
     """Whether its values differ from those of other producers of the same IDs."""
     transactional: bool = False
-    abort_share: float = 0.3
     parts_to: tuple[str, ...] = ()
     """Each message is an envelope, with parts for these addresses; none = plain messages."""
 
@@ -87,7 +87,7 @@ class Plan:
         )
 
     def aborts(self, transaction: int) -> bool:
-        return self._draw("abort", transaction) < self.abort_share
+        return self._draw("abort", transaction) < ABORT_SHARE
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

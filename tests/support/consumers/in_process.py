@@ -87,7 +87,6 @@ class Running:
         self._task = asyncio.create_task(consumer.run())
 
     async def ready(self, partitions: int | None = None) -> None:
-
         def held() -> bool:
             self.check()
             kept = [partition for partition in self.consumer.partitions.values() if not partition.draining]
@@ -187,11 +186,11 @@ class Bench:
         )
         return got[partition]
 
-    async def agreed(self, partition: int = 0) -> Progress:
+    async def agreed(self) -> Progress:
         """Return the record, as soon as it states the committed offset: between the two reads it may be written again."""
         deadline = time.monotonic() + LIMIT_S
         while True:
-            progress, committed = await self.progress(partition), await self.committed(partition)
+            progress, committed = await self.progress(), await self.committed()
             if progress is not None and committed == progress.next:
                 return progress
             assert time.monotonic() < deadline, f"{committed} is committed, and the record says {progress}"
@@ -211,7 +210,6 @@ class Bench:
         return await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, partitions)
 
     async def until_next(self, running: Running, offset: int, partition: int = 0) -> None:
-
         def reached() -> bool:
             running.check()
             held = running.consumer.partitions.get(partition)
@@ -228,11 +226,10 @@ class Bench:
 async def consuming(
     bootstrap: str,
     partitions: int = 1,
-    config: dict[str, str] | None = None,
     others: Sequence[dict[str, Any]] = (),
 ) -> AsyncIterator[Bench]:
     made = Bench(bootstrap, partitions, others)
-    kafka.create_topics(bootstrap, {made.accepted: (partitions, config or {})})
+    kafka.create_topics(bootstrap, {made.accepted: (partitions, {})})
     try:
         yield made
     finally:

@@ -126,7 +126,6 @@ class Journal:
     def handler(
         self, number: int, behaviour: Callable[[Message], Awaitable[None]]
     ) -> Callable[[Message], Awaitable[None]]:
-
         async def handle(message: Message) -> None:
             label, sequence, _ = (message.value or b"").decode().split()
             index = len(self.runs)

@@ -71,7 +71,6 @@ def consumers(*processes: ConsumerProcess, later: Sequence[ConsumerProcess] = ()
 
 
 def wait_shared(*processes: ConsumerProcess, partitions: int = 0, limit_s: float = 90) -> None:
-
     def state() -> str:
         return "\n".join(
             f"{process.name} {process.health()}\n{process.log()[-3_000:]}" for process in processes

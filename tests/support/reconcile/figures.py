@@ -129,6 +129,6 @@ def finding(anomaly: str, at: int, chance: random.Random, topic: str = "orders")
     )  # fmt: skip
 
 
-def nothing(name: str = "empty", verdict: str = "clean") -> Figures:
-    empty = AddressFigures(name, {"input": 0, "accepted": 0}, NO_RING, STEP_MS)
+def nothing(verdict: str = "clean") -> Figures:
+    empty = AddressFigures("empty", {"input": 0, "accepted": 0}, NO_RING, STEP_MS)
     return Figures("Night of 21 November 2026", "nothing came", verdict, "kafka-1:9092", [empty])

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from reconcile import job
@@ -289,11 +288,9 @@ class World:
         consumer.commit(offsets=offsets, asynchronous=False)
         consumer.close()
 
-    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+    def delete_before(self, topic: str, offset: int) -> None:
         self.flush()
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
-            future.result(kafka.WAIT_S)
+        kafka.delete_before(self.bootstrap, topic, offset)
 
     def flush(self) -> None:
         assert self._producer.flush(kafka.WAIT_S) == 0
