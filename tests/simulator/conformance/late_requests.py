@@ -1,6 +1,7 @@
 """Scripts like those of :mod:`tests.simulator.conformance.transactions`, but made of single requests that arrive late or repeated."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 NOT_IN_ONE: Final = "not in a transaction"
@@ -104,72 +105,42 @@ async def initialised_once_more(side: Side) -> list[Any]:
 async def each_end_raises_the_epoch(side: Side) -> list[Any]:
     """A repeated end is answered until the next transaction begins; the opposite end is refused."""
     epoch = await side.initialise()
-    told = [
-        await side.write(epoch, 0, b"one", implicit=True),
-        await side.end(epoch, commit=True, implicit=True),
-    ]
-    told += [
-        await side.end(epoch, commit=True, implicit=True),
-        await side.end(epoch, commit=False, implicit=True),
-    ]
-    told += [await side.write(epoch + 1, 0, b"two", implicit=True)]
-    told += [
-        await side.end(epoch, commit=True, implicit=True),
-        await side.end(epoch, commit=False, implicit=True),
-    ]
-    told += [
-        await side.end(epoch + 1, commit=False, implicit=True),
-        await side.end(epoch + 1, commit=False, implicit=True),
-    ]
-    told += [await side.end(epoch + 1, commit=True, implicit=True), await side.values()]
+    write = partial(side.write, implicit=True)
+    end = partial(side.end, implicit=True)
+    told = [await write(epoch, 0, b"one"), await end(epoch, commit=True)]
+    told += [await end(epoch, commit=True), await end(epoch, commit=False)]
+    told += [await write(epoch + 1, 0, b"two")]
+    told += [await end(epoch, commit=True), await end(epoch, commit=False)]
+    told += [await end(epoch + 1, commit=False), await end(epoch + 1, commit=False)]
+    told += [await end(epoch + 1, commit=True), await side.values()]
     return told
 
 
 async def nothing_late_is_written(side: Side) -> list[Any]:
     """Late writes of the earlier epoch are refused, both after the end and in the next transaction."""
     epoch = await side.initialise()
-    told = [
-        await side.write(epoch, 0, b"one", implicit=True),
-        await side.commit_offset(epoch, 7, implicit=True),
-    ]
-    told += [await _ended(side, epoch, implicit=True), await side.write(epoch, 1, b"late", implicit=True)]
-    told += [
-        await side.commit_offset(epoch, 7, implicit=True),
-        await side.write(epoch + 1, 0, b"two", implicit=True),
-    ]
-    told += [
-        await side.write(epoch, 0, b"one", implicit=True),
-        await side.commit_offset(epoch, 7, implicit=True),
-    ]
-    told += [
-        await side.write(epoch + 1, 0, b"two", implicit=True),
-        await side.commit_offset(epoch + 1, 9, implicit=True),
-    ]
-    told += [
-        await side.end(epoch + 1, commit=True, implicit=True),
-        await side.commit_offset(epoch + 2, 11, implicit=True),
-    ]
-    told += [
-        await side.committed(),
-        await side.end(epoch + 2, commit=False, implicit=True),
-        await side.values(),
-    ]
+    write = partial(side.write, implicit=True)
+    end = partial(side.end, implicit=True)
+    commit_offset = partial(side.commit_offset, implicit=True)
+    told = [await write(epoch, 0, b"one"), await commit_offset(epoch, 7)]
+    told += [await _ended(side, epoch, implicit=True), await write(epoch, 1, b"late")]
+    told += [await commit_offset(epoch, 7), await write(epoch + 1, 0, b"two")]
+    told += [await write(epoch, 0, b"one"), await commit_offset(epoch, 7)]
+    told += [await write(epoch + 1, 0, b"two"), await commit_offset(epoch + 1, 9)]
+    told += [await end(epoch + 1, commit=True), await commit_offset(epoch + 2, 11)]
+    told += [await side.committed(), await end(epoch + 2, commit=False), await side.values()]
     return told
 
 
 async def nothing_is_ended(side: Side) -> list[Any]:
     """If nothing was written, an abort raises the epoch and a commit is refused."""
     epoch = await side.initialise()
-    told = [await side.write(epoch, 0, b"one", implicit=True), await _ended(side, epoch, implicit=True)]
-    told += [
-        await side.end(epoch + 1, commit=True, implicit=True),
-        await side.end(epoch + 1, commit=False, implicit=True),
-    ]
-    told += [
-        await side.write(epoch + 1, 0, b"two", implicit=True),
-        await side.write(epoch + 2, 0, b"two", implicit=True),
-    ]
-    told += [await side.end(epoch + 2, commit=True, implicit=True), await side.values()]
+    write = partial(side.write, implicit=True)
+    end = partial(side.end, implicit=True)
+    told = [await write(epoch, 0, b"one"), await _ended(side, epoch, implicit=True)]
+    told += [await end(epoch + 1, commit=True), await end(epoch + 1, commit=False)]
+    told += [await write(epoch + 1, 0, b"two"), await write(epoch + 2, 0, b"two")]
+    told += [await end(epoch + 2, commit=True), await side.values()]
     return told
 
 
