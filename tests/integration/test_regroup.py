@@ -12,6 +12,7 @@ from app.commands.rings.adopt import _adopt_lane
 from app.commands.rings.clear import _IDS, _clear_lane
 from app.commands.rings.joined_rings import Entry
 from app.commands.rings.lane_changelogs import LaneChangelogs
+from app.commands.rings.regroup import regroup
 from app.commands.rings.regroup_plan import RegroupError, plan
 from app.commands.rings.regrouping import Change, Regroup
 from app.commands.rings.show import OtherLanesError, lane_views
@@ -246,3 +247,33 @@ def test_grow_beside_a_worker(bootstrap: str, tmp_path: Path) -> None:
     ]
     code, said = grow(6)
     assert (code, "nothing to do" in said) == (0, True), said
+
+
+@pytest.mark.long
+def test_input_grows_at_the_question(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written by an outdated plan when the input grows during the operator's answer, and lanes open."""
+    name = kafka.unique("slow")
+    config = _config(tmp_path, bootstrap, name, 2)
+    addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
+    with worker(config, "w") as process:
+        _send(bootstrap, name)
+        _through(bootstrap, process, addresses, name)
+        process.stop()
+
+    def grown(*_: object, **__: object) -> None:
+        run_verb("topics", "grow", name, "--partitions", "6", "--config", str(config))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("app.commands.rings.regroup.confirmed", grown)
+        with pytest.raises(RegroupError, match=f"{name} has 6 partitions now"):
+            regroup(load(config), name, 0, yes=False)
+
+    checked = run_verb("topics", "check", "--config", str(config), check=False)
+    assert checked.returncode == 0, checked.stdout
+    sizes = [size for _, _, size in _shown(config, name)]
+    assert sum(sizes) == COUNT
+    code, said = _regroup(config, name, 0)
+    assert code == 0, said
+    assert [(lane, size) for lane, _, size in _shown(_config(tmp_path, bootstrap, name, 0), name)] == [
+        (lane, sizes[lane % 2]) for lane in range(6)
+    ]

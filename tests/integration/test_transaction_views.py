@@ -112,3 +112,21 @@ def test_ids_of_parts_are_found(seen: Seen) -> None:
     # Refused and ignored transactions have left nothing.
     for identifier, more in (("9", ["--of", OTHER]), ("U", []), ("V", []), ("W", [])):
         assert _find(seen, OURS, identifier, *more)[0] == 1
+
+
+def test_of_what_address(seen: Seen) -> None:
+    """An unknown address is an error; for an address that transactions cannot reach, a note reports it."""
+    code, _, said = _find(seen, OURS, "7", "--of", "nobody")
+
+    assert code == 2
+    assert f"unknown address 'nobody': the configuration has {OURS}, {OTHER}" in said
+
+    code, found, said = _find(seen, OTHER, "7", "--of", OURS)
+
+    assert (code, found["known"]) == (1, False)
+    assert said.startswith(f"note   {OURS} is not in transaction_addresses of {OTHER}: ")
+
+    done = run_verb("rings", "find", OURS, "8", "--config", str(seen.config), check=False)
+
+    assert done.returncode == 1
+    assert done.stdout.endswith(f"IDs of parts for other addresses are separate: --of {OTHER}\n")
