@@ -129,7 +129,7 @@ class Address:
         assert {item.partition for item in inputs} == set(range(self.producers.partitions))
         _require_exact(self.name, inputs, accepted, diverted)
         assert f"{self.name}-{self.name}-forward" not in kafka.topics(self._bootstrap)
-        run = run_verb("reconcile", "--config", str(self._config), check=False, limit_s=240)
+        run = run_verb("reconcile", "--config", str(self._config), check=False, limit_s=400)
         assert run.returncode == 0, run.stdout + run.stderr
 
 
