@@ -115,13 +115,9 @@ def _install_compose() -> None:
     with step("pip install"):
         run([sys.executable, "-m", "venv", "--clear", str(engines.VENV)], limit_s=120)
         pip = [
-            str(engines.VENV / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
+            str(engines.VENV / "bin" / "python"), "-m", "pip", "install", "--quiet",
             "--disable-pip-version-check",
-        ]
+        ]  # fmt: skip
         run([*pip, "--require-hashes", "--requirement", str(engines.LOCK)], limit_s=600)
         done.touch()
 

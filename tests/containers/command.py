@@ -45,14 +45,9 @@ def attempt(
     """Run a program and return how it ended, whatever its exit code. Raises CommandError if it took longer than the limit."""
     try:
         done = subprocess.run(
-            command,
-            input=given.encode() if isinstance(given, str) else given,
-            capture_output=True,
-            env={**os.environ, **(environment or {})},
-            cwd=folder,
-            timeout=limit_s,
-            check=False,
-        )
+            command, input=given.encode() if isinstance(given, str) else given, capture_output=True,
+            env={**os.environ, **(environment or {})}, cwd=folder, timeout=limit_s, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         left = _ended(-1, error.stdout, error.stderr)
         raise CommandError(command, f"did not end within {limit_s:.0f} s", left.everything) from error

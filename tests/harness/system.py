@@ -119,13 +119,9 @@ class System:
                 folder = self.folder / "origin"
                 folder.mkdir()
                 self.origin = Origin(
-                    folder,
-                    across.name,
-                    self.partitions,
-                    across.user_ids,
-                    self.broker.links[self._workers :],
-                    stack,
-                )
+                    folder, across.name, self.partitions, across.user_ids,
+                    self.broker.links[self._workers :], stack,
+                )  # fmt: skip
             self.producers = [
                 ProducerProcess(self.folder, self._bootstrap_of(workload), plan)
                 for workload in self.workloads

@@ -165,14 +165,8 @@ class Schedule:
 
 
 CALM: Final = (
-    Kind.STOP,
-    Kind.REBALANCE,
-    Kind.REBALANCE,
-    Kind.REBALANCE,
-    Kind.CLOCK,
-    Kind.COMPACTION,
-    Kind.RETENTION,
-)
+    Kind.STOP, Kind.REBALANCE, Kind.REBALANCE, Kind.REBALANCE, Kind.CLOCK, Kind.COMPACTION, Kind.RETENTION,
+)  # fmt: skip
 """Kinds in which nothing is refused, lost, late or away."""
 SMALL_SHARE: Final = 0.85
 SMALL_WITHIN_S: Final = 2.0

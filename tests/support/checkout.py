@@ -8,16 +8,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 IS_REPOSITORY: Final = (ROOT / ".git").exists()
 _LEFTOVERS: Final = (
-    "build",
-    "data",
-    "dist",
-    "__pycache__",
-    "*.egg-info",
-    "*.so",
-    ".venv*",
-    ".*_cache",
-    ".hypothesis",
-)
+    "build", "data", "dist", "__pycache__", "*.egg-info", "*.so", ".venv*", ".*_cache", ".hypothesis",
+)  # fmt: skip
 
 
 def documents() -> list[str]:

@@ -215,13 +215,9 @@ def produce(producer: Producer, topic: str, record: Sent, partition: int) -> Non
     if record.id is not None:
         headers.append(("_AMQ_DUPL_ID", record.id))
     producer.produce(
-        topic,
-        value=record.value,
-        key=record.key,
-        partition=partition,
-        headers=headers,
+        topic, value=record.value, key=record.key, partition=partition, headers=headers,
         timestamp=record.timestamp,
-    )
+    )  # fmt: skip
     producer.poll(0)
 
 

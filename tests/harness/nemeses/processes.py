@@ -17,13 +17,8 @@ FREEZE_S: Final = (11.0, 14.0)
 """Seconds past the session time-out of 10 s."""
 
 OPENING_POINTS: Final = (
-    "opening",
-    "before-fence",
-    "after-fence",
-    "restoring",
-    "mid-restore",
-    "after-restore",
-)
+    "opening", "before-fence", "after-fence", "restoring", "mid-restore", "after-restore",
+)  # fmt: skip
 BATCH_POINTS: Final = (
     "after-fetch", "before-send", "mid-send", "after-send", "forwarding", "before-commit", "after-commit",
     "before-store", "after-store",

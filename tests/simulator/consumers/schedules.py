@@ -166,22 +166,12 @@ def planned(
     small: bool = False,
 ) -> ConsumerSchedule:
     return ConsumerSchedule(
-        seed,
-        partitions,
-        processes,
-        capacity=8,
-        divert=False,
-        happenings=tuple(happenings),
-        small=small,
-        concurrency=dice.choice((1, 2, 3)),
-        prefetch=dice.choice((1, 1, 3)),
-        records_max=dice.choice((3, 100, 100)),
-        lease_timeout=dice.choice((3.0, 5.0)),
-        lease_idle=dice.choice((0.3, 1.0)),
-        drain_timeout=dice.choice((0.5, 2.0, 10.0)),
-        handler_timeout=dice.choice((0.0, 0.0, 0.4, 1.0)),
-        max_attempts=dice.choice((1, 2, 3, 3)),
-    )
+        seed, partitions, processes, capacity=8, divert=False, happenings=tuple(happenings), small=small,
+        concurrency=dice.choice((1, 2, 3)), prefetch=dice.choice((1, 1, 3)),
+        records_max=dice.choice((3, 100, 100)), lease_timeout=dice.choice((3.0, 5.0)),
+        lease_idle=dice.choice((0.3, 1.0)), drain_timeout=dice.choice((0.5, 2.0, 10.0)),
+        handler_timeout=dice.choice((0.0, 0.0, 0.4, 1.0)), max_attempts=dice.choice((1, 2, 3, 3)),
+    )  # fmt: skip
 
 
 def _task(dice: random.Random, *, calm: bool) -> Task:
@@ -225,13 +215,7 @@ def fault(dice: random.Random, partitions: int, processes: int, *, calm: bool = 
     at = dice.choice(REQUESTS) if kind in STRIKES_ONE and dice.random() < 0.6 else ""
     steps, within = gap(dice, at)
     return Happening(
-        steps,
-        within,
-        kind,
-        at,
-        process=dice.randrange(processes),
-        seconds=30.0 if pinned else seconds_of(kind, dice),
-        partition=dice.randrange(partitions),
-        count=dice.randint(1, 3),
-        pinned=pinned,
-    )
+        steps, within, kind, at, process=dice.randrange(processes),
+        seconds=30.0 if pinned else seconds_of(kind, dice), partition=dice.randrange(partitions),
+        count=dice.randint(1, 3), pinned=pinned,
+    )  # fmt: skip

@@ -226,17 +226,11 @@ class ConsumerWorld(World):
 
 def _options(plan: ConsumerSchedule, name: str) -> ConsumerOptions:
     return ConsumerOptions(
-        concurrency=plan.concurrency,
-        prefetch=plan.prefetch,
-        records_max=plan.records_max,
-        max_attempts=plan.max_attempts,
-        lease_timeout=plan.lease_timeout,
-        lease_idle=plan.lease_idle,
-        drain_timeout=plan.drain_timeout,
-        handler_timeout=plan.handler_timeout,
-        name=name,
+        concurrency=plan.concurrency, prefetch=plan.prefetch, records_max=plan.records_max,
+        max_attempts=plan.max_attempts, lease_timeout=plan.lease_timeout, lease_idle=plan.lease_idle,
+        drain_timeout=plan.drain_timeout, handler_timeout=plan.handler_timeout, name=name,
         batch=plan.batch,
-    )
+    )  # fmt: skip
 
 
 __all__ = ["LETTERS", "PROGRESS", "READERS", "ConsumerWorld", "Written"]

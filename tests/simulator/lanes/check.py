@@ -27,15 +27,9 @@ ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})
 def faults(world: LaneWorld) -> list[str]:
     violations = [said for process in world.processes for said in process.rights.violations]
     return [
-        *violations,
-        *([] if world.recreated else world.cluster.went_back),
-        *_anomalies(world),
-        *_states(world),
-        *_numbers(world),
-        *_in_vain(world),
-        *_gaps_in_vain(world),
-        *_leaked(world),
-    ]
+        *violations, *([] if world.recreated else world.cluster.went_back), *_anomalies(world),
+        *_states(world), *_numbers(world), *_in_vain(world), *_gaps_in_vain(world), *_leaked(world),
+    ]  # fmt: skip
 
 
 def _leaked(world: LaneWorld) -> Iterable[str]:

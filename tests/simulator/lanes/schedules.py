@@ -248,14 +248,7 @@ def _fault(dice: random.Random, partitions: int, processes: int, *, kind: Kind |
     at = dice.choice(REQUESTS) if kind in STRIKES_ONE and dice.random() < 0.6 else ""
     steps, within = gap(dice, at)
     return Happening(
-        steps,
-        within,
-        kind,
-        at,
-        process=dice.randrange(processes),
-        seconds=seconds,
-        partition=dice.randrange(partitions),
-        count=dice.randint(1, 3),
-        disk_lost=kind is Kind.CRASH and dice.random() < 0.3,
-        pinned=pinned,
-    )
+        steps, within, kind, at, process=dice.randrange(processes), seconds=seconds,
+        partition=dice.randrange(partitions), count=dice.randint(1, 3),
+        disk_lost=kind is Kind.CRASH and dice.random() < 0.3, pinned=pinned,
+    )  # fmt: skip
