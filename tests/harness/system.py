@@ -79,13 +79,7 @@ class System:
     """All processes of one round. Workers run from :meth:`start` to the end, whatever nemeses do to them."""
 
     def __init__(
-        self,
-        folder: Path,
-        workloads: Sequence[Workload],
-        *,
-        partitions: int,
-        workers: int,
-        brokers: int = 1,
+        self, folder: Path, workloads: Sequence[Workload], *, partitions: int, workers: int, brokers: int = 1
     ) -> None:
         """``brokers``: several brokers have no links."""
         self.folder = folder

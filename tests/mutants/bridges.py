@@ -8,10 +8,7 @@ _LOAD: Final = "agents/bridge/batch_builder.py"
 _PARTITIONS: Final = "agents/bridge/partitions.py"
 _TRANSLATION: Final = "agents/bridge/translation.py"
 _BRIDGE_MODEL_TESTS: Final = "tests/property/test_bridge_model.py"
-_BRIDGE_LOAD_TESTS: Final = "tests/unit/agents/bridge/test_batch_builder.py"
-_BRIDGE_TRANSLATION_TESTS: Final = "tests/unit/agents/bridge/test_translation.py"
 _BRIDGE_WINDOW_TESTS: Final = "tests/unit/agents/bridge/test_window.py"
-_MODEL: Final = f"{_BRIDGE_MODEL_TESTS}::test_once_and_in_order"
 
 MUTANTS: Final = (
     Mutant(
@@ -32,7 +29,7 @@ MUTANTS: Final = (
         "bridge-next-batch-before-ack",
         "A batch is lost, the next one arrives: groups lose their order.",
         Patch("agents/bridge/producer_session.py", ", batch.partition)", ", batch.partition, id(batch))"),
-        _MODEL,
+        f"{_BRIDGE_MODEL_TESTS}::test_once_and_in_order",
     ),
     Mutant(
         "bridge-steps-over-what-nothing-takes",
@@ -44,7 +41,7 @@ MUTANTS: Final = (
         "bridge-echo",
         "What came from a member goes back to it.",
         Patch(_TRANSLATION, "if self._member in members or len(members)", "if len(members)"),
-        f"{_BRIDGE_TRANSLATION_TESTS}::test_no_echo",
+        "tests/unit/agents/bridge/test_translation.py::test_no_echo",
     ),
     Mutant(
         "bridge-goes-in-circles",
@@ -60,7 +57,7 @@ MUTANTS: Final = (
             'if owner[f"{where}{record.offset}".encode() if record.key is None else record.key] == member',
             "if member",
         ),
-        f"{_BRIDGE_LOAD_TESTS}::test_share",
+        "tests/unit/agents/bridge/test_batch_builder.py::test_share",
     ),
     Mutant(
         "bridge-forgets-a-lost-end",

@@ -6,10 +6,8 @@ from tests.mutants.mutant import Mutant, Patch
 
 _BATCHES: Final = "agents/output/topic_batches.py"
 _EMITTER: Final = "agents/output/build.py"
-_PATH: Final = "agents/decision/decide.py"
 _VERDICT: Final = "agents/decision/ids_and_groups.py"
 _EMITTER_TESTS: Final = "tests/unit/agents/output/test_build.py"
-_PATH_TESTS: Final = "tests/unit/agents/decision/test_decide.py"
 _VERDICT_TESTS: Final = "tests/unit/agents/decision/test_ids_and_groups.py"
 
 MUTANTS: Final = (
@@ -38,8 +36,8 @@ MUTANTS: Final = (
     Mutant(
         "missing-id-passes",
         "A message without an ID is accepted unchecked where the address needs an ID.",
-        Patch(_PATH, "self._require_ids(items)", "pass"),
-        f"{_PATH_TESTS}::test_without_an_id_to_quarantine",
+        Patch("agents/decision/decide.py", "self._require_ids(items)", "pass"),
+        "tests/unit/agents/decision/test_decide.py::test_without_an_id_to_quarantine",
     ),
     Mutant(
         "observed-duplicates-dropped",

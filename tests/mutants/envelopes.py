@@ -5,16 +5,14 @@ from typing import Final
 from tests.mutants.mutant import Mutant, Patch
 
 _PATH: Final = "agents/decision/decide.py"
-_RING: Final = "tables/ring.py"
 _PATH_ENVELOPES_TESTS: Final = "tests/unit/agents/decision/test_decide_envelopes.py"
-_RING_UNITS_TESTS: Final = "tests/unit/tables/test_ring_units.py"
 
 MUTANTS: Final = (
     Mutant(
         "first-id-judged",
         "A transaction whose second ID is known passes, and what that ID stood for comes twice.",
-        Patch(_RING, "for each in unit:", "for each in unit[:1]:"),
-        f"{_RING_UNITS_TESTS}::test_one_known_id_is_enough",
+        Patch("tables/ring.py", "for each in unit:", "for each in unit[:1]:"),
+        "tests/unit/tables/test_ring_units.py::test_one_known_id_is_enough",
     ),
     Mutant(
         "foreign-id-not-apart",

@@ -7,12 +7,8 @@ from tests.mutants.mutant import Mutant, Patch
 _ATTEMPTS: Final = "ringfence_client/dispatch/attempt.py"
 _LEDGER: Final = "ringfence_client/window/ledger.py"
 _RETRIES: Final = "ringfence_client/handlers/retries.py"
-_WATERMARK: Final = "ringfence_client/progress/watermark.py"
-_GROUP_HANGS_TESTS: Final = "tests/integration/test_hanging_handlers.py"
 _GROUP_SICK_TESTS: Final = "tests/integration/test_failing_groups.py"
 _LEDGER_TEST: Final = "tests/unit/ringfence_client/window/test_ledger.py::test_one_owner_and_one_order"
-_RETRIES_TESTS: Final = "tests/unit/ringfence_client/handlers/test_retries.py"
-_WATERMARK_MODEL: Final = "tests/property/test_watermark_model.py::test_watermark_is_the_sets"
 
 MUTANTS: Final = (
     Mutant(
@@ -36,8 +32,8 @@ MUTANTS: Final = (
     Mutant(
         "floor-past-the-unfinished",
         "What is in the works is committed: a crash loses it.",
-        Patch(_WATERMARK, "return first", "return self._end"),
-        _WATERMARK_MODEL,
+        Patch("ringfence_client/progress/watermark.py", "return first", "return self._end"),
+        "tests/property/test_watermark_model.py::test_watermark_is_the_sets",
     ),
     Mutant(
         "suspects-tried-together",
@@ -65,13 +61,13 @@ MUTANTS: Final = (
         "count-alone",
         "A message is given up seconds after it failed first, while what it needs restarts.",
         Patch(_RETRIES, "return max(0.0, self.retry_time - passed)", "return 0.0"),
-        f"{_RETRIES_TESTS}::test_a_new_holder_keeps_the_retry_time",
+        "tests/unit/ringfence_client/handlers/test_retries.py::test_a_new_holder_keeps_the_retry_time",
     ),
     Mutant(
         "half-done-counts-as-done",
         "A handler that swallows its cancellation and returns acknowledges what it left out.",
         Patch(_ATTEMPTS, "and (error is not None or not self._runs.in_threads):", "and error is not None:"),
-        f"{_GROUP_HANGS_TESTS}::test_cancelled_and_returned",
+        "tests/integration/test_hanging_handlers.py::test_cancelled_and_returned",
     ),
     Mutant(
         "parked-group-goes-on",

@@ -7,7 +7,6 @@ from tests.mutants.mutant import Mutant, Patch
 _CLAIM: Final = "ringfence_client/consumer/partition_task.py"
 _SCHEDULE: Final = "ringfence_client/partition/write_schedule.py"
 _GROUP_STORM_TESTS: Final = "tests/integration/test_lease_rebalances.py"
-_CLAIM_TESTS: Final = "tests/property/test_claims.py::test_histories"
 
 MUTANTS: Final = (
     Mutant(
@@ -54,6 +53,6 @@ MUTANTS: Final = (
         "revoked-and-handed-out",
         "While the group decides, messages are begun of what may be another's in a moment.",
         Patch(_CLAIM, "_suspend()\n        self._disturb()\n\n    async def", "_disturb()\n\n    async def"),
-        _CLAIM_TESTS,
+        "tests/property/test_claims.py::test_histories",
     ),
 )

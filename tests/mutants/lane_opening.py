@@ -8,7 +8,6 @@ _LANES: Final = "agents/worker/lanes.py"
 _OPENING: Final = "agents/lane/open.py"
 _STARTS: Final = "agents/lane/opening/start_offsets.py"
 _TABLE: Final = "tables/table_restore.py"
-_FOREIGN_CHANGELOG_TESTS: Final = "tests/integration/test_foreign_changelog.py"
 _LANE_OPENING_TESTS: Final = "tests/integration/test_lease_opening.py"
 _LANE_PATH_TESTS: Final = "tests/integration/test_no_loss_lanes.py"
 _LANE_RULES_TESTS: Final = "tests/integration/test_lane_rules.py"
@@ -142,7 +141,7 @@ MUTANTS: Final = (
         "foreign-changelog-unnoticed",
         "Two applications whose names meet read each other's rings, and fence each other for ever.",
         Patch("tables/restore.py", "if theirs != (app, address):", "if theirs == (app, ''):"),
-        f"{_FOREIGN_CHANGELOG_TESTS}::test_names_that_meet",
+        "tests/integration/test_foreign_changelog.py::test_names_that_meet",
     ),
     Mutant(
         "recreated-input-unnoticed",

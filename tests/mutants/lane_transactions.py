@@ -8,7 +8,6 @@ _CURSOR: Final = "agents/lane/cursor.py"
 _LANE: Final = "agents/lane/lane.py"
 _TRANSACTIONS: Final = "agents/lane/transactions.py"
 _EXPLICIT: Final = "ringfence_kafka/producer/transaction_v1.py"
-_IMPLICIT: Final = "ringfence_kafka/producer/transaction_v2.py"
 _LANE_PATH_TESTS: Final = "tests/integration/test_no_loss_lanes.py"
 _ROCKSDB_FIRST: Final = (
     Patch(
@@ -48,7 +47,7 @@ MUTANTS: Final = (
         "lost-commit-given-up",
         "A commit whose answer was lost is aborted, or counts as done: nobody knows which.",
         Patch(
-            _IMPLICIT,
+            "ringfence_kafka/producer/transaction_v2.py",
             "code = NO_ANSWER if answer is None else answer.error_code",
             "if answer is None:\n                return\n            code = int(answer.error_code)",
         ),

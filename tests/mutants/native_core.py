@@ -6,24 +6,20 @@ from tests.mutants.mutant import Mutant, Patch
 
 _PARSE_C: Final = "native/src/parse.c"
 _NATIVE_PARSE_TESTS: Final = "tests/property/test_native_parse.py"
-_NATIVE_PATH_TESTS: Final = "tests/property/test_native_path.py"
-_SAME_BYTES: Final = f"{_NATIVE_PATH_TESTS}::test_same_bytes"
-_SAME_RECORDS: Final = f"{_NATIVE_PARSE_TESTS}::test_same_records"
-_DAMAGE: Final = f"{_NATIVE_PARSE_TESTS}::test_damage"
 
 MUTANTS: Final = (
     Mutant(
         "core-keeps-forged-headers",
         "A producer names the source of its message.",
         Patch("native/src/build.c", "        if (left_out) continue;\n", ""),
-        _SAME_BYTES,
+        "tests/property/test_native_path.py::test_same_bytes",
         native=True,
     ),
     Mutant(
         "core-reads-aborted-records",
         "What a producer has aborted is accepted.",
         Patch(_PARSE_C, "if (attributes & TRANSACTIONAL && is_aborted(found, producer)) skip = 1;", ""),
-        _SAME_RECORDS,
+        f"{_NATIVE_PARSE_TESTS}::test_same_records",
         native=True,
     ),
     Mutant(
@@ -34,7 +30,7 @@ MUTANTS: Final = (
             "if (crc32c(batch + AT_ATTRIBUTES, length) != load_be32(batch + AT_CRC)) return 0;",
             "(void)length;",
         ),
-        _DAMAGE,
+        f"{_NATIVE_PARSE_TESTS}::test_damage",
         native=True,
     ),
 )

@@ -7,7 +7,6 @@ from tests.mutants.mutant import Mutant, Patch
 _LEASE: Final = "ringfence_client/progress/lease.py"
 _LEASE_ACQUISITION: Final = "ringfence_client/partition/lease_acquisition.py"
 _LATEST: Final = "ringfence_kafka/readers/compacted_topic.py"
-_FOREIGN_MEMBERS_TESTS: Final = "tests/integration/test_foreign_groups.py"
 _GROUP_LEASE_TESTS: Final = "tests/integration/test_lease_takeover.py"
 _GROUP_RECREATED_TESTS: Final = "tests/integration/test_no_loss_recreated_topics.py"
 _LEASE_TESTS: Final = "tests/unit/ringfence_client/progress/test_lease.py"
@@ -123,7 +122,9 @@ MUTANTS: Final = (
         "Handlers skip what a foreign consumer read while none of ours ran.",
         Patch("ringfence_kafka/groups/trusted_offsets.py", " or committed.leader_epoch != NO_EPOCH", ""),
         "tests/unit/ringfence_kafka/groups/test_trusted_offsets.py::test_own_commits_have_no_epoch",
-        also=(f"{_FOREIGN_MEMBERS_TESTS}::test_a_foreign_consumer_that_came_and_went[consumer]",),
+        also=(
+            "tests/integration/test_foreign_groups.py::test_a_foreign_consumer_that_came_and_went[consumer]",
+        ),
     ),
     Mutant(
         "impostors-get-partitions",

@@ -5,7 +5,6 @@ from typing import Final
 from tests.mutants.mutant import Mutant, Patch
 
 _MEMORY: Final = "ringfence_client/receipts/lane_memory.py"
-_MEMORY_TESTS: Final = "tests/unit/ringfence_client/receipts/test_lane_memory.py"
 _TESTS: Final = "tests/integration/test_receipts.py"
 
 MUTANTS: Final = (
@@ -13,7 +12,7 @@ MUTANTS: Final = (
         "receipt-of-another-message",
         "Both senders of two messages with one ID get ACCEPTED.",
         Patch(_MEMORY, "return self.place in self.accepted_places", "return bool(self.accepted_places)"),
-        f"{_MEMORY_TESTS}::test_its_own_slot_ends_the_wait",
+        "tests/unit/ringfence_client/receipts/test_lane_memory.py::test_its_own_slot_ends_the_wait",
         also=(f"{_TESTS}::test_receipts_fit_the_outputs",),
     ),
     Mutant(

@@ -4,10 +4,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_ADVICE_TESTS: Final = "tests/unit/reconcile/page/test_advice.py"
 _FATES: Final = "reconcile/anomalies/finders/fates.py"
 _ORDER: Final = "reconcile/anomalies/finders/order.py"
-_PLACES_TESTS: Final = "tests/reconcile/finders/test_id_positions.py"
 _UNITS_TESTS: Final = "tests/reconcile/finders/test_envelope_parts.py"
 
 MUTANTS: Final = (
@@ -15,7 +13,7 @@ MUTANTS: Final = (
         "advice-from-seconds",
         "A second of traffic recommends the ring that caught its resends: the first restart of a producer is too far apart for it.",
         Patch("reconcile/page/advice.py", "    if span_ms < SPAN_MIN_MS:\n        return None\n", ""),
-        f"{_ADVICE_TESTS}::test_less_than_an_hour_recommends_nothing",
+        "tests/unit/reconcile/page/test_advice.py::test_less_than_an_hour_recommends_nothing",
         also=("tests/unit/reconcile/audit/test_result.py::test_less_than_an_hour_recommends_nothing",),
     ),
     Mutant(
@@ -44,7 +42,7 @@ MUTANTS: Final = (
         "run-order-passed-over-where-a-record-came-early",
         "A stretch that begins within the one before counts as behind it: a group out of order is never named.",
         Patch(_ORDER, 'F.col("former") >= F.col("first")', 'F.col("former") > F.col("last")'),
-        f"{_PLACES_TESTS}::test_no_broken_order_is_passed_over",
+        "tests/reconcile/finders/test_id_positions.py::test_no_broken_order_is_passed_over",
     ),
     Mutant(
         "run-floor-over-all-routes",

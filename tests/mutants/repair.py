@@ -4,21 +4,15 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_GROW: Final = "app/commands/topics/grow.py"
 _REDRIVES: Final = "ringfence_client/window/redrive_queue.py"
-_DLQ_TESTS: Final = "tests/integration/test_dlq.py"
-_QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
-_REDRIVEN_TESTS: Final = "tests/unit/ringfence_client/window/test_redriven.py"
-_REGROUPED: Final = "tests/unit/app/commands/rings/test_regroup.py"
-_GROWN: Final = "tests/integration/test_topics_grow.py::test_grow"
 
 MUTANTS: Final = (
     Mutant(
         "redrive-repeated",
         "A redrive that is run again, because nobody knows how the first one ended, has messages done twice.",
         Patch(_REDRIVES, "        if self.counts.get(offset, 0) >= number:\n            return False\n", ""),
-        f"{_REDRIVEN_TESTS}::test_asked_twice",
-        also=(f"{_DLQ_TESTS}::test_done_once_more",),
+        "tests/unit/ringfence_client/window/test_redriven.py::test_asked_twice",
+        also=("tests/integration/test_dlq.py::test_done_once_more",),
     ),
     Mutant(
         "settled-apart-from-its-copy",
@@ -29,23 +23,23 @@ MUTANTS: Final = (
             'await self._producer.transact(published, {}, "")\n'
             '                await self._producer.transact(places, {}, "")',
         ),
-        f"{_QUARANTINE_TESTS}::test_once_whatever_ends_it",
+        "tests/integration/test_quarantine.py::test_once_whatever_ends_it",
     ),
     Mutant(
         "heirs-know-nothing",
         "Groups that move are new to their lane: each resend of theirs is accepted once more.",
         Patch(
-            _GROW,
+            "app/commands/topics/grow.py",
             "entries = [Entry(key, value, accepted_at.get(key)) for key, value in restore.occupants.items()]",
             "entries: list[Entry] = []",
         ),
-        _GROWN,
+        "tests/integration/test_topics_grow.py::test_grow",
     ),
     Mutant(
         "lanes-open-while-regrouped",
         "A worker opens a lane while its ring is written for other lanes: what it accepts then is forgotten.",
         Patch("app/commands/rings/regrouping.py", "if not is_marked(meta):", "if is_marked(meta):"),
-        f"{_REGROUPED}::test_all_lanes_are_closed_before_a_ring_is_written",
+        "tests/unit/app/commands/rings/test_regroup.py::test_all_lanes_are_closed_before_a_ring_is_written",
     ),
     Mutant(
         "any-growth-keeps-lanes",

@@ -9,7 +9,6 @@ _RING: Final = "tables/ring.py"
 _STORE: Final = "tables/rocksdb/store.py"
 _RESTORE_TESTS: Final = "tests/unit/tables/test_restore.py"
 _RING_TESTS: Final = "tests/unit/tables/test_ring.py"
-_PROMISE_TESTS: Final = "tests/unit/tables/test_promise.py"
 _STORE_TESTS: Final = "tests/unit/tables/rocksdb/test_store.py"
 
 MUTANTS: Final = (
@@ -62,7 +61,7 @@ MUTANTS: Final = (
         "young-ids-evicted",
         "An ID that is younger than id_min_age goes with the next ones beyond id_cache_size.",
         Patch(_RING, "head - promise.size and age > promise.min_age_ms", "head - promise.size and age > 0"),
-        f"{_PROMISE_TESTS}::test_a_young_id_outlives_the_size",
+        "tests/unit/tables/test_promise.py::test_a_young_id_outlives_the_size",
         also=("tests/property/test_ring_model.py::test_ring_is_the_last_n",),
     ),
     Mutant(

@@ -4,7 +4,6 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_ACQUISITION: Final = "ringfence_client/partition/lease_acquisition.py"
 _ATTEMPTS: Final = "ringfence_client/dispatch/attempt.py"
 _CLOSING: Final = "ringfence_client/consumer/partition_task.py"
 _STATES: Final = "ringfence_client/sends/state_store.py"
@@ -58,7 +57,7 @@ MUTANTS: Final = (
         "A partition that comes back goes on with old totals: what another holder counted meanwhile is missing.",
         (
             Patch(
-                _ACQUISITION,
+                "ringfence_client/partition/lease_acquisition.py",
                 "PartitionSends(self._states)",
                 'self.__dict__.setdefault("kept", {}).setdefault(lease.partition, PartitionSends(self._states))',
             ),

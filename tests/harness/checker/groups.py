@@ -1,17 +1,8 @@
 """Judge what handlers did, group by group, from the lines that they appended (:mod:`tests.support.handlers`).
 
-As in Qpid's group tests a group has a next sequence number. A lower number is a repetition, a higher one is out of order, and a group that
-has not come to its end has lost something. Beyond that:
-
-- Two handlers of one group never run at the same time.
-- A *disturbance* interrupted a process: it was killed, or frozen for so long that others took over. Runs that it had begun then and not
-  ended are unfinished. The group may go back to a message that the disturbed process ran last, and had not ended long before. From there
-  it continues in order. Nothing else excuses a repetition.
-- A *snapshot* lists the messages that were written as finished at a moment. None of them is ever begun after that moment, whatever happens.
-  Snapshots after each kill show that the group goes back to its first message that was not finished and written, and never further.
-- A *token* belongs to one holder of a partition, and never falls in the order in which handlers began. Only a lease that ran out allows two
-  holders at work at once: the late one, and the one with the higher token. Only runs that a process begins before it knows that it had
-  slept may have a lower one.
+A group has a next sequence number: a lower one is a repetition, a higher one out of order. Only a *disturbance* of the process that ran a
+message last (killed, or frozen until others took over) excuses a repetition from there on. What a *snapshot* lists as written is never begun
+after it. A *token* belongs to one holder of a partition, and never falls, unless a process did not know yet that it had slept.
 """
 
 import math

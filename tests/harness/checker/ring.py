@@ -1,11 +1,7 @@
 """Judge the IDs that lanes knew: FORGOTTEN, OVERRUN, CROSS-LANE; and whether a duplicate had an original.
 
-A ring of N holds the last N accepted IDs, so an ID is known while fewer than N others were accepted after it. That number is exact if all
-that the lane accepted came from one input partition: its order is theirs. Records that were forwarded from another partition came in
-between at a moment that nobody saw. But a lane writes one transaction after the other, so its records are in its own order in each
-partition of the output. This order bounds the number from above, and an ID is called FORGOTTEN only if even that bound lies within the
-promise. A ring with ``id_min_age`` has room for ``id_cache_size_max`` IDs; beyond ``id_cache_size`` of them it knows an ID while that is
-young enough for the newest record. If lanes have several partitions, accepted records state the sequence numbers of their IDs, and with them the exact number.
+A ring of N knows an ID while fewer than N others were accepted after it. That number is exact if all came from one input partition, or if
+records state sequence numbers. Else the lane's order in each output partition bounds it from above: FORGOTTEN needs that bound.
 """
 
 from bisect import bisect_left

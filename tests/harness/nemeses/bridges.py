@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tests.harness.nemeses.links import HOLD_S, How, break_link
+from tests.harness.nemeses.links import HOLD_S, HOWS, How, break_link
 from tests.harness.nemeses.nemesis import Nemesis, OfSystem
 from tests.harness.nemeses.processes import FREEZE_S, POINT_LIMIT_S
 from tests.harness.system import System
@@ -157,25 +157,13 @@ class KilledSource(_OfBridge):
 
 
 Maker = Callable[[System, random.Random], Nemesis]
-_LINKS: Final[tuple[How, ...]] = ("cut", "delay", "blackhole", "lose answers", "hold")
-_OTHERS: Final[dict[str, Maker]] = {
+
+
+NEMESES: Final[dict[str, Maker]] = {
     "bridge-kill": KilledBridge,
     "bridge-freeze": FrozenBridge,
     "bridge-link-cuts": CutAgainAndAgain,
     "bridge-source-killed": KilledSource,
-}
-
-
-def _broken(how: How, system: System, rng: random.Random) -> Nemesis:
-    return BrokenBridgeLink(system, rng, how)
-
-
-def _killed_at(point: str, system: System, rng: random.Random) -> Nemesis:
-    return BridgeKilledAtPoint(system, rng, point)
-
-
-NEMESES: Final[dict[str, Maker]] = {
-    **_OTHERS,
-    **{f"bridge-link-{how.replace(' ', '-')}": partial(_broken, how) for how in _LINKS},
-    **{f"bridge-kill-at-{point}": partial(_killed_at, point) for point in POINTS},
+    **{f"bridge-link-{how.replace(' ', '-')}": partial(BrokenBridgeLink, how=how) for how in HOWS},
+    **{f"bridge-kill-at-{point}": partial(BridgeKilledAtPoint, point=point) for point in POINTS},
 }

@@ -9,7 +9,7 @@ from typing import Final
 from tests.harness.nemeses import bridges, several
 from tests.harness.nemeses.broker import BrokerWentBack, FrozenBroker, KilledBroker
 from tests.harness.nemeses.disk import FilledDisk, SealedFolder
-from tests.harness.nemeses.links import BrokenLink
+from tests.harness.nemeses.links import HOWS, BrokenLink
 from tests.harness.nemeses.nemesis import Nemesis
 from tests.harness.nemeses.processes import (
     BATCH_POINTS,
@@ -57,10 +57,6 @@ def _busiest(system: System) -> tuple[WorkerProcess, Path]:
     return worker, lane
 
 
-def _killed_at(point: str, system: System, rng: random.Random) -> Nemesis:
-    return KilledAtPoint(system, rng, point)
-
-
 _OF_LANES: Final[dict[str, Maker]] = {
     "kill": KilledWorkers,
     "kill-loop": KillLoop,
@@ -72,11 +68,7 @@ _OF_LANES: Final[dict[str, Maker]] = {
     "freeze-broker": FrozenBroker,
     "freeze-broker-long": lambda system, rng: FrozenBroker(system, rng, long=True),
     "broker-goes-back": BrokerWentBack,
-    "link-cut": lambda system, rng: BrokenLink(system, rng, "cut"),
-    "link-delay": lambda system, rng: BrokenLink(system, rng, "delay"),
-    "link-blackhole": lambda system, rng: BrokenLink(system, rng, "blackhole"),
-    "link-lose-answers": lambda system, rng: BrokenLink(system, rng, "lose answers"),
-    "link-hold": lambda system, rng: BrokenLink(system, rng, "hold"),
+    **{f"link-{how.replace(' ', '-')}": partial(BrokenLink, how=how) for how in HOWS},
     "state-lost": _state_lost,
     "state-damaged": _state_damaged,
     "state-of-the-future": _state_of_the_future,
@@ -85,7 +77,7 @@ _OF_LANES: Final[dict[str, Maker]] = {
     "output-small": SmallOutput,
     "right-denied": DeniedRight,
     **{
-        f"kill-at-{point}": partial(_killed_at, point)
+        f"kill-at-{point}": partial(KilledAtPoint, point=point)
         for point in (*OPENING_POINTS, *BATCH_POINTS, "re-slotting")
     },
 }

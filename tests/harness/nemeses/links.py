@@ -9,6 +9,7 @@ from tests.harness.nemeses.nemesis import OfSystem
 from tests.harness.system import System
 
 How = Literal["cut", "delay", "blackhole", "lose answers", "hold"]
+HOWS: Final[tuple[How, ...]] = ("cut", "delay", "blackhole", "lose answers", "hold")
 HOLD_S: Final = (2.0, 14.0)
 """Seconds: from a time that a retry bridges to past the session time-out."""
 DELAY_S: Final = (0.05, 0.6)

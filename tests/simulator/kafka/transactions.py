@@ -1,9 +1,6 @@
 """The transaction coordinator, and the checks of partitions and the group: epochs, fences, and late markers.
 
-A request may arrive long after its sender saw it fail, in the midst of later requests. Each is judged as Kafka judges it. Partitions, and
-the group, ask the coordinator only if no transaction of this epoch is open with them. Until its marker is written they accept its requests,
-even after its end is decided. The coordinator accepts requests of the current epoch. The epoch stays the same from one transaction to the
-next, unless the end raises it (KIP-890).
+Partitions and the group ask the coordinator only if no transaction of this epoch is open with them, until its marker is written.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,10 +87,7 @@ class Coordinator:
         marker_delay: Callable[[], float],
         commit_offsets: Callable[[Mapping[tuple[str, int], int]], None],
     ) -> None:
-        """Create the coordinator.
-
-        ``after(seconds, call, *args)`` is the cluster's timer; ``marker_delay`` returns the seconds until the next marker.
-        """
+        """``after(seconds, call, *args)`` is the cluster's timer; ``marker_delay`` returns the seconds until the next marker."""
         self._after = after
         self._marker_delay = marker_delay
         self._commit_offsets = commit_offsets

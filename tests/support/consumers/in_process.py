@@ -224,9 +224,7 @@ class Bench:
 
 @contextlib.asynccontextmanager
 async def consuming(
-    bootstrap: str,
-    partitions: int = 1,
-    others: Sequence[dict[str, Any]] = (),
+    bootstrap: str, partitions: int = 1, others: Sequence[dict[str, Any]] = ()
 ) -> AsyncIterator[Bench]:
     made = Bench(bootstrap, partitions, others)
     kafka.create_topics(bootstrap, {made.accepted: (partitions, {})})
