@@ -11,7 +11,6 @@ _TURNS: Final = "ringfence_client/dispatch/turn.py"
 _WRITER: Final = "ringfence_client/partition/progress_writer.py"
 _TESTS: Final = "tests/simulation/test_sends.py"
 
-
 MUTANTS: Final = (
     Mutant(
         "send-outside-the-transaction",

@@ -100,22 +100,10 @@ class ProcessLoop:
             ready.append((callback, args))
         return handle
 
-    def call_later(
-        self,
-        delay: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: contextvars.Context | None = None,
-    ) -> Handle:
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Handle:
         return self.call_at(self._loops.now + delay, callback, *args)
 
-    def call_at(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: contextvars.Context | None = None,
-    ) -> Handle:
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Handle:
         handle = Handle(callback, args, when)
         if self.alive:
             loops = self._loops

@@ -72,7 +72,6 @@ _monotonic = time.monotonic
 _wall = time.time
 _gettime = time.clock_gettime
 
-
 _running_loop = asyncio._get_running_loop
 _loop_of = cast("Any", asyncio.events)._get_event_loop
 

@@ -158,7 +158,6 @@ class KilledSource(_OfBridge):
 
 Maker = Callable[[System, random.Random], Nemesis]
 
-
 NEMESES: Final[dict[str, Maker]] = {
     "bridge-kill": KilledBridge,
     "bridge-freeze": FrozenBridge,

@@ -85,7 +85,6 @@ NEMESES: Final[dict[str, Maker]] = {**_OF_LANES, **bridges.NEMESES, **several.NE
 NOT_BRIDGED: Final = ("broker-goes-back",)
 """A round with a bridge leaves these out: records that the target acknowledged to a bridge must stay (docs/bridges.md)."""
 
-
 _OF_ONE_BROKER: Final = ("broker", "link-", "right-denied")
 """Parts of the names of nemeses that strike the one broker, a link to it, or its rules."""
 

@@ -21,7 +21,6 @@ from tests.support.worker import LIMIT_S, RingfenceProcess, run_verb, wait_for
 HOP = "_RF_BRIDGE_DUPL_ID"
 CONFIRMED = "_RF_BRIDGE_CONFIRMED"
 
-
 PARTITIONS = 3
 FOREVER = {"log.retention.ms": "-1"}
 """Settings of a broker: messages here carry timestamps of long ago."""
