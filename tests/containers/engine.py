@@ -54,7 +54,6 @@ class Engine:
         return self._attempt("image", "inspect", image) == 0
 
     def pull(self, image: str) -> bool:
-        """Fetch a public image; False = it cannot be fetched here."""
         try:
             return self.has(image) or self._attempt("pull", "--quiet", image, limit_s=_PULL_S) == 0
         except CommandError:  # it took too long

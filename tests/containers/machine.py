@@ -69,7 +69,6 @@ def _installed(package: str) -> bool:
 
 
 def mirror() -> str:
-    """Return the mirror of Debian that the machine's own apt uses."""
     command = [
         "apt-get", "indextargets", "--format", "$(REPO_URI) $(ORIGIN) $(LABEL) $(COMPONENT)", "Created-By: Packages",
     ]  # fmt: skip

@@ -7,9 +7,7 @@ from typing import Final, NamedTuple
 
 GROUPS: Final = 40
 DISTINCT: Final = 3_000
-"""New messages in each batch."""
 _AGAIN: Final = 5
-"""Each fifth message is sent again at the end of its batch."""
 
 
 class Message(NamedTuple):
@@ -49,5 +47,4 @@ def resends(messages: Sequence[Message], before: Sequence[Message] = ()) -> int:
 
 
 def by_group(messages: Sequence[Message]) -> Counter[str]:
-    """Return how many messages each group has when each ID counts once."""
     return Counter(Message(number).group for number in {message.number for message in messages})

@@ -22,7 +22,6 @@ BOOTSTRAP: Final = "127.0.0.1:9092"
 KILLED: Final = "worker-1"
 SURVIVOR: Final = "worker-2"
 _LANES: Final = 8
-"""Two addresses of four partitions each."""
 _TARGETS: Final = 4
 _BALANCES: Final = (
     "import json, sqlite3; print(json.dumps(dict((account.decode(), messages) for account, messages in "
@@ -189,7 +188,6 @@ def _waiting(stack: Stack) -> int:
 
 
 def _duplicates() -> int:
-    """Duplicates of orders that the surviving worker has counted since it started."""
     with urllib.request.urlopen(f"http://127.0.0.1:{WEB[SURVIVOR]}/metrics", timeout=10) as answer:
         exposition = answer.read().decode()
     wanted = 'ringfence_messages_total{address="orders",verdict="duplicates"} '
@@ -216,7 +214,6 @@ def _dashboard() -> str:
 
 
 def _plant() -> None:
-    """Write an accepted message a second time, as only a broken worker would."""
     record = read_topic(BOOTSTRAP, "orders.accepted")[0]
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "acks": "all"})
     producer.produce(

@@ -24,7 +24,6 @@ HANDLERS: Final = dict(zip(STAGES, ("bill", "book", "close"), strict=True))
 LEASE_S: Final = 3.0
 FREEZE_S: Final = (LEASE_S + 1, LEASE_S + 3)
 AFTER_S: Final = (0.2, 1.5)
-"""Seconds from the beginning of a share of messages to its fault."""
 PAUSE_S: Final = (0.5, 3.0)
 RESENT: Final = 0.03
 """Share of messages that the producer sends twice, with their ID."""
@@ -139,7 +138,6 @@ class Chain:
     # -- faults -------------------------------------------------------------------------------------------------
 
     def strike(self, count: int) -> None:
-        """Inject faults, one after the other, and start again what they end. A share of the messages is sent with each fault."""
         kinds: dict[str, tuple[int, Callable[[], None]]] = {
             "kill": (8, self._kill),
             "kill-at-point": (4, self._kill_at_point),

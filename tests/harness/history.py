@@ -22,7 +22,6 @@ class Outcome(StrEnum):
     FAIL = "fail"
     """Certainly not written, or its transaction aborted: it must not be there."""
     UNKNOWN = "unknown"
-    """In doubt: it may be there or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,6 @@ class Target:
 
     topic: str
     id_of: Callable[[Record], bytes | None] = id_in_header
-    """Duplicate ID of a part, as of the same message sent there alone; likewise the next."""
     group_of: Callable[[Record], bytes | None] = group_in_key
 
 
@@ -120,7 +118,6 @@ class History:
     lanes: int = 0
     """Partition p belongs to lane p modulo this; 0 = each partition is a lane."""
     sends: list[Send] = field(default_factory=list)
-    """Every attempt, or none at all: then the producers' side is not judged."""
     inputs: list[Record] = field(default_factory=list)
     """All committed records of the input, in any order."""
     accepted: list[Record] = field(default_factory=list)
@@ -130,7 +127,6 @@ class History:
     log_starts: dict[int, int] = field(default_factory=dict)
     """Input partition to the first offset that is still there; missing = 0."""
     divert: bool = False
-    """Whether duplicates go to a topic: a duplicate that is not there is lost."""
     observe: bool = False
     """Whether duplicates pass, and each accepted record names its verdict."""
     by_value: bool = False

@@ -24,7 +24,6 @@ class Message(NamedTuple):
     partition: int
     outcome: Outcome = Outcome.OK
     refused: bool = False
-    """Whether it fits no output."""
 
 
 class Plan(NamedTuple):
@@ -36,7 +35,6 @@ class Plan(NamedTuple):
     capacity: int
     divert: bool
     by_header: bool
-    """Whether the group is in a header; records without it are of the default group."""
 
 
 @st.composite
@@ -68,7 +66,6 @@ class Model:
     plan: Plan
     dice: random.Random
     forgetful: bool = False
-    """Whether one duplicate is taken for new."""
     history: History = field(init=False)
     forgotten: Record | None = None
     accepted_as: Counter[tuple[bytes, int]] = field(default_factory=Counter)

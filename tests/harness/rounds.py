@@ -41,7 +41,6 @@ class Verdict:
     kills: int = 0
     anomalies: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
-    """Why the round failed; empty = it did not."""
     seconds: float = 0.0
 
     def line(self) -> str:

@@ -91,10 +91,8 @@ class System:
         self.broker: LinkedBroker
         self.several: Several
         self.bootstrap = ""
-        """Bootstrap servers without links, for producers and checkers."""
         self.config: Path
         self.origin: Origin | None = None
-        """The cluster from which a bridge brings one of the workloads."""
         self.source: list[Record] = []
         self.workers: list[WorkerProcess] = []
         self.producers: list[ProducerProcess] = []
@@ -263,7 +261,6 @@ class System:
 
     @staticmethod
     def other_size(rng: random.Random) -> dict[str, str]:
-        """Return the environment of a worker whose ample rings have another size than those of the others."""
         return {_SIZE: str(AMPLE + rng.randint(1, 1_000))}
 
     def _destroy(self) -> None:

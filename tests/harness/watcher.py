@@ -19,7 +19,6 @@ class Watcher(threading.Thread):
         super().__init__(daemon=True)
         self.torn: list[str] = []
         self.rests = 0
-        """How often all was read."""
         self.whole: set[bytes] = set()
         self._parts: dict[bytes, set[bytes]] = {}
         self._reached = {(name, index): 0 for name, count in topics.items() for index in range(count)}

@@ -21,7 +21,6 @@ from tests.simulator.worlds import WORLDS
 
 SECONDS: Final = 60.0
 SEEDS: Final = 2**40
-"""Fresh seeds are below this."""
 
 
 def main() -> int:

@@ -24,7 +24,6 @@ class Happenings:
     """Happenings of one world."""
 
     first_request = ""
-    """First request of an opening."""
     settles_first = False
     """Whether all must be at rest before the last messages: a replaced owner learns of it only by messages that come then."""
     opening_requests = 19

@@ -12,7 +12,6 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 CALLBACK_S: Final = 20e-6
-"""Virtual seconds that one callback takes."""
 STEPS_MAX: Final = 200_000
 """Most callbacks of one world; with more, something spins."""
 _UNWINDINGS: Final = 20
@@ -159,7 +158,6 @@ class ProcessLoop:
             self._loops.runnable.remove(self)
 
     def resume(self) -> None:
-        """Resume, with all timers that are due by now."""
         if self.paused and self.alive:
             self.paused = False
             if self.ready:

@@ -20,7 +20,6 @@ OTHERS_ACCEPTED: Final = f"{OTHER}.accepted"
 OF_OTHER: Final = (
     OTHER, OTHERS_ACCEPTED, f"{OTHER}.duplicates", f"{OTHER}.quarantine", f"{APP}-{OTHER}-forward", f"{APP}-{OTHER}-changelog",
 )  # fmt: skip
-"""Topics of the other address."""
 COMPACTED: Final = {"cleanup.policy": "compact"}
 
 

@@ -9,7 +9,6 @@ from tests.simulator.schedules import Happening
 from tests.simulator.world import World
 
 SETTLED_WITHIN_S: Final = 120.0
-"""Virtual seconds to settle, after everything has healed."""
 
 LAST_STEPS: Final = 2_000
 LAST_S: Final = 12.0

@@ -19,7 +19,6 @@ from tests.simulator.loop import Loops, ProcessLoop
 BOOT_S: Final = 1_000.0
 """CLOCK_MONOTONIC when the world begins: no machine's ever shows 0."""
 EPOCH_S: Final = 1_800_000_000.0
-"""Wall clock when the world begins."""
 WATCH_S: Final = 5.0
 """Seconds between two looks at the cluster, as in app/worker/run.py."""
 
@@ -104,14 +103,12 @@ class Worker(Process):
         super().__init__(name, settings, cluster, loops, dice)
         self.consumer: SimulatedConsumer | None = None
         self.watches = True
-        """Whether it looks at the cluster now and then."""
 
     @property
     def generation(self) -> int:
         return -1 if self.consumer is None else self.consumer.generation
 
     def stop(self, away_s: float) -> None:
-        """Stop in order, as after SIGTERM; the process comes back ``away_s`` seconds after its end."""
         loop, consumer = self.loop, self.consumer
         if loop is not None and consumer is not None:
             loop.call_soon(self._leave, consumer, loop, away_s)

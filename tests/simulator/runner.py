@@ -28,7 +28,6 @@ class Result:
 
     faults: Sequence[str]
     signature: int
-    """Equal for two runs that are the same."""
     steps: int
     seconds: float
     trace: Sequence[str]
@@ -43,7 +42,6 @@ class Runner:
         self._left: list[World] | None = [] if leaves else None
 
     def run(self, plan: Schedule, *, watched: bool = False) -> Result:
-        """Run a schedule; return its result, with a trace of everything if it is watched."""
         self._count += 1
         if self._left is None and self._count % GARBAGE_EVERY == 0:
             gc.collect()

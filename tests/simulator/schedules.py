@@ -23,17 +23,13 @@ class Kind(StrEnum):
     HELD = "held"
     """Requests of a process stay on their way, and it dies half a second later. They arrive long after that."""
     STOP = "stop"
-    """SIGTERM; the process comes back after a while."""
     PAUSE = "pause"
     """SIGSTOP, for less than a session or for more."""
     CLOCK = "clock"
-    """The time of day jumps."""
     CUT = "cut"
-    """The network of one process is cut."""
     LOST = "lost"
     """Answers to the next requests of a process are lost; the requests were executed."""
     SLOW = "slow"
-    """The next requests of a process are slow."""
     LATE = "late"
     """The next requests of one kind (``at``) of a process are long on their way, the others are not; ``count``: their number."""
     BELATED = "belated"
@@ -41,16 +37,13 @@ class Kind(StrEnum):
     REFUSED = "refused"
     """The next requests of a process are refused with a permanent error."""
     MARKERS = "markers"
-    """Markers of transactions come late."""
     REBALANCE = "rebalance"
     RETENTION = "retention"
     """The log start of an input moves up to what is committed."""
     EATEN = "eaten"
     """Retention deletes all unprocessed records, or half of them."""
     COMPACTION = "compaction"
-    """The changelogs are compacted."""
     OFFSETS = "offsets"
-    """The group's offsets expire."""
     CHANGELOG = "changelog"
     """The changelog is deleted and created again: the lanes' knowledge is lost, but their work must not be repeated."""
     RECREATED = "recreated"
@@ -167,7 +160,6 @@ class Schedule:
 CALM: Final = (
     Kind.STOP, Kind.REBALANCE, Kind.REBALANCE, Kind.REBALANCE, Kind.CLOCK, Kind.COMPACTION, Kind.RETENTION,
 )  # fmt: skip
-"""Kinds in which nothing is refused, lost, late or away."""
 SMALL_SHARE: Final = 0.85
 SMALL_WITHIN_S: Final = 2.0
 STRIKES_ONE: Final = frozenset(
@@ -184,7 +176,6 @@ def gap(dice: random.Random, at: str = "") -> tuple[int, float]:
 
 
 def seconds_of(kind: Kind, dice: random.Random) -> float:
-    """Return the seconds that a fault of this kind lasts, or by which a clock jumps."""
     return {
         Kind.CRASH: dice.choice((0.1, 2.0, 8.0)),
         Kind.STOP: dice.choice((0.1, 2.0, 8.0)),
@@ -217,6 +208,5 @@ def belated(dice: random.Random) -> Happening:
 
 
 def in_its_way(plan: P) -> P:
-    """Choose by its seed how its transactions are written."""
     dice = random.Random(f"ways {plan.seed}")
     return dataclasses.replace(plan, implicit=dice.random() < IMPLICIT_SHARE, brokers=dice.choice((1, 1, 3)))

@@ -12,7 +12,6 @@ from tests.simulator.process import Process
 from tests.simulator.schedules import Schedule
 
 LOOK_S: Final = 0.02
-"""Seconds between two looks at whether it has settled."""
 NOTICED_S: Final = 0.002
 """Seconds until consumers notice new records."""
 
@@ -81,7 +80,6 @@ class World:
         return self.rests()
 
     def rests(self) -> bool:
-        """Whether all is processed, and nothing is under way."""
         raise NotImplementedError
 
     def unsettled(self) -> str:

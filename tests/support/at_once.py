@@ -10,7 +10,6 @@ T = TypeVar("T")
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Return the result of a computation that may be interrupted, without an interruption."""
     while True:
         try:
             next(steps)

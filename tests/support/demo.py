@@ -59,7 +59,6 @@ class RunningDemo:
 
     @property
     def left_behind(self) -> list[str]:
-        """Processes and folders that are still there: there should be none."""
         processes = [
             str(process) for process in self._seen if process.is_running() and process.status() != "zombie"
         ]
@@ -70,7 +69,6 @@ class RunningDemo:
         return len(self._seen)
 
     def kill(self) -> None:
-        """Leave nothing behind, whatever the test found."""
         for process in (*self._seen, self._process):
             if process.is_running():
                 process.kill()

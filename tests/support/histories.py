@@ -9,11 +9,9 @@ from tests.harness.history import Headers, History, Outcome, Record, Send
 
 TOPIC: Final = "orders"
 A, B, C, D = b"a", b"b", b"c", b"d"
-"""IDs."""
 
 
 def home(key: bytes) -> int:
-    """Return the number at the end of a group or ID as its home; without one, 0."""
     return key[-1] - ord("0") if key[-1:].isdigit() else 0
 
 
@@ -61,7 +59,6 @@ def divert(record: Record, original: Record | bytes | None, offset: int = 0) -> 
 
 
 def quarantine(record: Record) -> Record:
-    """Return a refused record in its topic."""
     headers = (*record.headers, source(record), ("_RF_REASON", b"too large"))
     return record._replace(topic="orders.quarantine", offset=0, headers=headers)
 

@@ -60,7 +60,6 @@ class Got(NamedTuple):
 
     @property
     def id(self) -> bytes | None:
-        """The duplicate ID under its usual name."""
         return dict(self.headers).get("_AMQ_DUPL_ID")
 
     @property
@@ -80,7 +79,6 @@ def at_home(partition: int, partitions: int) -> bytes:
 
 
 def home(group: bytes, partitions: int) -> int:
-    """Return the partition to which a Java producer sends a group."""
     return int(murmur2(group) & 0x7FFFFFFF) % partitions
 
 
@@ -139,7 +137,6 @@ def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
 
 
 def _is_there(admin: AdminClient, topic: str) -> bool:
-    """Return whether the leader of partition 0 still answers."""
     place = TopicPartition(topic, 0)
     try:
         asked = {place: OffsetSpec.latest()}  # type: ignore[no-untyped-call]
@@ -170,7 +167,6 @@ def topics(bootstrap: str) -> set[str]:
 
 
 def recreate_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Delete a topic, and create another one of its name."""
     delete_topics(bootstrap, [topic])
     create_topics(bootstrap, {topic: (partitions, config)})
 
@@ -244,7 +240,6 @@ def reader(bootstrap: str, *, wait_ms: int) -> Consumer:
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
-    """Return all committed records up to the present end, partition by partition."""
     found = _records(bootstrap, topic, [0] * partitions)
     return sorted(found, key=lambda item: (item.partition, item.offset))
 
@@ -269,12 +264,10 @@ def _records(bootstrap: str, topic: str, begins: Sequence[int]) -> Generator[Got
 
 
 _idle_readers: dict[str, list[Consumer]] = {}
-"""Readers that wait for the next question, by bootstrap servers."""
 
 
 @contextlib.contextmanager
 def _lent_reader(bootstrap: str) -> Iterator[Consumer]:
-    """Yield a reader for one thread, which may have read before."""
     idle = _idle_readers[bootstrap] = _idle_readers.pop(bootstrap, [])
     while len(_idle_readers) > BROKERS_MAX:
         for consumer in _idle_readers.pop(next(iter(_idle_readers))):

@@ -216,7 +216,6 @@ async def bench(
 async def until(
     condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S
 ) -> None:
-    """Wait for a condition, with a limit; ``otherwise`` describes the present state."""
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, otherwise()

@@ -60,7 +60,6 @@ class RingfenceProcess:
         wait_for(lambda: self.health()[0] == 200, lambda: f"{self.health()}\n{self.log()}")
 
     def health(self) -> tuple[int, dict[str, Any]]:
-        """Return status code and document of ``/health``; (0, {}) while nobody answers."""
         return self.get("/health")
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:

@@ -38,13 +38,10 @@ class Input:
     group: bytes | None
     lane: int
     deleted: bool = False
-    """Whether retention deleted the record; this one is rebuilt from its outputs."""
     parts: list[Part | None] | None = None
     """Parts of a transaction; each None = known by its number alone. None = a plain message, or a malformed envelope."""
     own_id: Hashable = None
-    """ID of a transaction's envelope, if it counts."""
     malformed: str = ""
-    """Why an envelope, or a record from a bridge, is refused."""
     hop: Step | None = None
     """Hop that the bridge's headers state; None = it came over no bridge."""
     accepted: Record | None = None
@@ -55,7 +52,6 @@ class Input:
     by_part: dict[int, Record] = field(default_factory=dict)
     """First accepted or observed record of each part of a transaction, by the part's number."""
     again: list[tuple[Fate, Record]] | None = None
-    """Further records of the same fate."""
 
     @property
     def place(self) -> Place:
@@ -80,7 +76,6 @@ class Input:
         return [(fate, record) for fate, record in first if record is not None] + (self.again or [])
 
     def fates(self) -> int:
-        """Return the number of fates: the parts of a transaction, each once, are one."""
         first = (self.passed, self.diverted, self.quarantined)
         return sum(item is not None for item in first) + len(self.again or ())
 

@@ -31,7 +31,6 @@ class Anomaly(StrEnum):
     CORRUPTED = "CORRUPTED"
     """Key, value, timestamp or user headers changed on the way."""
     TORN = "TORN"
-    """A transaction accepted in part."""
     GAP = "GAP"
     """Retention deleted the evidence: unknown."""
 

@@ -88,7 +88,6 @@ class Known(NamedTuple):
     """State of its way when a record came."""
 
     below: int
-    """Offset below which all was confirmed, if the record lies there; else 0."""
     same: "Input | None"
     above: int
     """Number of higher hops that had come: the lane keeps the highest."""
@@ -101,7 +100,6 @@ class Bridged:
         self._known: dict[int, Known] = {}
         self._ways: dict[tuple[int, str, int], _Way] = defaultdict(_Way)
         self.accepted: dict[tuple[str, int], list[Input]] = defaultdict(list)
-        """Inputs by hop, in the order of the input."""
         self._told: dict[tuple[int, str, int], set[int]] = defaultdict(set)
         """Lane and hop → the input partitions in which something shows that they came."""
         self._capacity = min(evidence.history.capacity, KEPT_MAX)

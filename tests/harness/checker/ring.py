@@ -16,7 +16,6 @@ from tests.harness.checker.sequences import Sequences
 from tests.harness.history import Place
 
 Line = tuple[str, int]
-"""Topic and partition of an output."""
 
 
 class Standing(Enum):

@@ -44,7 +44,6 @@ AnyNemesis = TypeVar("AnyNemesis", bound=Nemesis)
 
 @contextlib.contextmanager
 def striking(nemesis: AnyNemesis) -> Iterator[AnyNemesis]:
-    """Strike, and heal on exit, whatever happens."""
     try:
         nemesis.strike()
         yield nemesis

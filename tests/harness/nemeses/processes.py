@@ -12,7 +12,6 @@ from tests.harness.system import System
 from tests.support.worker import WorkerProcess, wait_for
 
 POINT_LIMIT_S: Final = 180.0
-"""Seconds for a worker to start, get lanes, and reach a point under traffic."""
 FREEZE_S: Final = (11.0, 14.0)
 """Seconds past the session time-out of 10 s."""
 

@@ -23,7 +23,6 @@ from tests.support.kafka import WAIT_S
 from tests.support.worker import wait_for
 
 HOLD_S: Final = (1.0, 6.0)
-"""Seconds after the first refusal was seen."""
 LIMIT_BYTES: Final = (400, 1_500)
 """Bytes: a few records fit, a batch does not."""
 

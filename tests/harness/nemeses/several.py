@@ -10,7 +10,6 @@ from tests.harness.system import System
 from tests.support.brokers.several import Node
 
 DOWN_S: Final = (0.0, 4.0)
-"""Seconds from the takeover by others until it starts again."""
 TOO_FEW_S: Final = (3.0, 12.0)
 """Seconds with one broker of three: nothing can be written, and nobody can be made leader."""
 

@@ -198,7 +198,6 @@ def _mount(*arguments: str) -> bool:
 
 
 def _unmount(folder: Path) -> None:
-    """Unmount, even while a process has files open there."""
     subprocess.run(["umount", "--lazy", str(folder)], check=True, capture_output=True)
 
 

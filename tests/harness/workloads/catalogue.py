@@ -37,7 +37,6 @@ class Workload:
 
     @property
     def min_age_ms(self) -> int:
-        """Return the promise in time, which no round outlasts; 0 = there is none."""
         return 3_600_000 if self.size else 0
 
     @property

@@ -40,7 +40,6 @@ class Journal:
         self._file.write(b"o\t" + token + b"\t" + outcome.value.encode() + b"\n")
 
     def flush(self) -> None:
-        """Write to the operating system, which outlives this process."""
         self._file.flush()
 
 

@@ -26,7 +26,6 @@ class Groups(StrEnum):
     NONE = "none"
     FEW = "few"
     MANY = "many"
-    """A group of its own for every ID."""
     ZIPF = "zipf"
 
 
@@ -50,7 +49,6 @@ class Plan:
     """Prefix of its IDs; producers that share it, and the seed, send the same IDs."""
     seed: int
     rate: int
-    """Messages a second, at most."""
     groups: Groups = Groups.ZIPF
     partitioner: str = "murmur2_random"
     """librdkafka's name for it; the default is what Java does."""
@@ -58,7 +56,6 @@ class Plan:
     resend_reach: int = 1_000
     """Largest distance of duplicate sends from their originals, in messages of this producer."""
     id_space: int = 0
-    """Number of different IDs; 0 = no limit."""
     without_id_every: int = 0
     extreme: bool = False
     own_values: bool = False
@@ -68,7 +65,6 @@ class Plan:
     """Each message is an envelope, with parts for these addresses; none = plain messages."""
 
     def message(self, step: int) -> Message:
-        """Return the message of this step: a new one, or an earlier one again."""
         number = step
         if step and self._draw("resend", step) < self.resend_share:
             # Most resends follow soon: the distance is spread evenly over its orders of magnitude.

@@ -90,7 +90,6 @@ class Traffic:
         }
 
     def _chunks(self) -> Iterator[list[Step]]:
-        """Yield messages in doubt first, then the plan at its rate, until the producer is stopped."""
         began, sent = time.monotonic(), 0
         while True:
             again, self._again = self._again[:CHUNK], self._again[CHUNK:]

@@ -75,7 +75,6 @@ class Evidence:
             self.by_token[run.token].append(run)
 
     def gone(self, offset: int) -> bool:
-        """Whether retention deleted it before it was finished, and a log line reports that."""
         return offset in self.of.eaten and any(
             gap.names(ACCEPTED, self.partition, offset)
             for process in self.world.processes

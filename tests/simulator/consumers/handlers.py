@@ -54,7 +54,6 @@ class Handling:
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.lost: Lost | None = None
-        """Called with the groups that a process does not have any more."""
 
     def ended(self, life: ProcessLoop, now: float) -> None:
         for run in self.runs:

@@ -10,7 +10,6 @@ from tests.simulator.schedules import Happening, Kind
 BURST_S: Final = (0.0, 0.02, 0.5, 0.5, 2.5)
 """Seconds that handlers take while a process is away: when it returns, something must be left to begin."""
 SHORT_S: Final = (0.0,) * 4 + (0.02, 0.3, 0.3)
-"""Shorter than any time that a run may take."""
 SLOW_S: Final = 6.0
 LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
 Theme = Callable[[random.Random], list[Happening]]

@@ -15,7 +15,6 @@ LONG_S: Final = 30.0
 
 
 def clocks(dice: random.Random) -> list[Happening]:
-    """Perhaps set another time of day on some processes."""
     return [
         Happening(0, 0.0, Kind.CLOCK, process=process, seconds=dice.choice((-1_000.0, 1_000.0)))
         for process in range(2)
@@ -43,7 +42,6 @@ def stopped(dice: random.Random) -> list[Happening]:
 
 
 def killers(dice: random.Random) -> list[Happening]:
-    """Send messages, some of which end the process that handles them."""
     several = burst(dice, dice.randint(2, 4), SHORT_S, ("ok", "ok", "fail"))
     deadly = [
         Task(b"g%d" % dice.randrange(GROUPS), dice.choice(SHORT_S), "kill") for _ in range(dice.randint(1, 2))
@@ -62,13 +60,11 @@ def sick(dice: random.Random) -> list[Happening]:
 
 
 def refused_letters(dice: random.Random) -> list[Happening]:
-    """The dead-letter topic refuses writes for a while."""
     letters = Happening(*gap(dice), Kind.LETTERS, seconds=REFUSED_S)
     return [letters, burst(dice, dice.randint(3, 5), SHORT_S, ("ok", "ok", "ok", "reject", "hopeless"))]
 
 
 def other_clocks(dice: random.Random) -> list[Happening]:
-    """A message fails, and then passes to a process whose clock is behind."""
     skewed = [
         Happening(0, 0.0, Kind.CLOCK, process=process, seconds=dice.choice((-1_000.0, 1_000.0)))
         for process in range(2)
@@ -78,7 +74,6 @@ def other_clocks(dice: random.Random) -> list[Happening]:
 
 
 def calm(dice: random.Random) -> list[Happening]:
-    """Return a schedule in which nothing is refused, lost, late or away."""
     moved = Happening(
         *gap(dice), dice.choice(CALM), seconds=dice.choice((0.1, 2.0)), process=dice.randrange(2)
     )

@@ -118,7 +118,6 @@ class ConsumerWorld(World):
         """By partition, the offsets that retention deleted before the group knew them as finished."""
         self.former: list[list[Input]] = []
         self.held_up: list[str] = []
-        """Messages that waited for dead letters without need."""
         cluster.create(ACCEPTED, plan.partitions)
         if plan.sends:
             create_targets(cluster, plan.partitions)
@@ -161,7 +160,6 @@ class ConsumerWorld(World):
         return [*(item[partition] for item in self.former), now]
 
     def recreate(self) -> None:
-        """Delete the accepted topic, and create another one with its name."""
         numbers = range(self.plan.partitions)
         deleted = [self.inputs(number)[-1]._replace(until=self.loops.now) for number in numbers]
         self.former.append(deleted)
@@ -193,7 +191,6 @@ class ConsumerWorld(World):
         )
 
     def _known(self, partition: int) -> bool:
-        """Whether the last progress record names the present topic."""
         written = self.committed(partition)
         return bool(written) and written[-1].progress.topic_id == self.cluster.topics[ACCEPTED].topic_id
 

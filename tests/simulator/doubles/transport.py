@@ -95,7 +95,6 @@ class SimulatedConsumer:
         fetching.cancel()
 
     async def leave(self) -> None:
-        """Leave the group, as a worker that ends in order does."""
         self._leaving = True
         await self._lanes.stop()
         if self.member is not None:

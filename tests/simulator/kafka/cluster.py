@@ -57,7 +57,6 @@ class SimulatedCluster:
         """Topics whose partitions are assigned together, by number, or with ``lanes`` by remainder."""
         self.lanes = 0
         self.watchers: list[Callable[[Any, str], None]] = []
-        """Called for each request that arrives, with its network and its name."""
         self.implicit = False
         self.brokers = 1
         self.dropping: dict[Place, Callable[[], bool]] = {}
@@ -65,7 +64,6 @@ class SimulatedCluster:
         self.refused: set[str] = set()
         self.went_back: list[str] = []
         self.moved: Callable[[str], None] = lambda _: None
-        """Called when a topic may have new records to fetch."""
         self._created = 0
 
     def __repr__(self) -> str:
@@ -114,7 +112,6 @@ class SimulatedCluster:
         return log.start, log.stable, log.end
 
     def fetch(self, topic: str, partition: int, begin: int, end: int) -> Fetched:
-        """Return the committed records of an offset range. Raises OffsetOutOfRangeError if it begins outside the log."""
         log = self.log(topic, partition)
         if not log.start <= begin <= log.end:
             raise OffsetOutOfRangeError({})
@@ -147,7 +144,6 @@ class SimulatedCluster:
         *,
         commit: bool,
     ) -> None:
-        """Write records in a transaction that ends ``seconds`` later."""
         log = self.log(topic, partition)
         part = log.begin(None)
         log.append(records, part)

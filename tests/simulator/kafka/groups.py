@@ -7,10 +7,8 @@ from typing import Any, Final, NamedTuple
 SESSION_S: Final = 4.0
 """Seconds of silence after which a member is removed. The product's session is 10 s; its heartbeats are as much further apart."""
 REBALANCE_S: Final = 12.0
-"""Seconds that members have to join again."""
 
 FIRST_S: Final = 0.01
-"""Seconds that the first generation waits for members."""
 
 
 class Place(NamedTuple):
@@ -50,7 +48,6 @@ class Group:
         dice: random.Random,
         lanes: Callable[[], Collection[tuple[Place, ...]]],
     ) -> None:
-        """Create the group; ``lanes``: the partitions that are assigned together."""
         self._now = now
         self._after = after
         self._dice = dice

@@ -24,7 +24,6 @@ class Stored(NamedTuple):
     value: bytes | None
     headers: Headers
     part: "Part | None"
-    """Its transaction; None = it is in no transaction."""
 
 
 class Fate(Enum):
@@ -107,7 +106,6 @@ class Log:
     def append(
         self, records: Iterable[tuple[int, bytes | None, bytes | None, Headers]], part: Part | None = None
     ) -> int:
-        """Write timestamp, key, value and headers of records; return the first offset."""
         base = self.end
         for number, record in enumerate(records, base):
             self.records.append(Stored(number, *record, part))
@@ -141,7 +139,6 @@ class Log:
             self.mark(part, fate)
 
     def read(self, begin: int, end: int) -> Fetched:
-        """Return the committed records of ``begin <= offset < end``, below the last stable offset."""
         end = max(begin, min(end, self.stable))
         low = bisect_left(self.records, begin, key=_OFFSET)
         found = []

@@ -52,7 +52,6 @@ class Network:
         self.lose_heartbeats = 0
         self.refuse = 0
         self.late: dict[str, list[float]] = {}
-        """By kind of request, the extra seconds of the next ones."""
         self.belated: dict[str, list[_Belated]] = {}
         """By kind of request, the fate of the next ones; their sender sees them fail."""
         self.waiting: dict[Callable[[], None], None] = {}

@@ -30,12 +30,10 @@ class Who(NamedTuple):
     """A producer, as its requests name it."""
 
     name: str
-    """The transactional ID."""
     epoch: int
     implicit: bool = False
     """Whether a write adds itself to its transaction, and each end raises the epoch."""
     by: object = None
-    """The sender of these requests."""
 
     def __repr__(self) -> str:
         return f"{self.name} {self.epoch}"
@@ -56,22 +54,17 @@ class Transactional:
         self.epoch = -1
         self.state = State.EMPTY
         self.committed = False
-        """Whether the last transaction that ended was committed."""
         self.logs: dict[Log, None] = {}
-        """Partitions in the transaction."""
         self.group = False
-        """Whether the group is in the transaction."""
         self.count = 0
         """Number of transactions: shows which one a time-out was set for."""
         self.limit_s = TRANSACTION_LIMIT_S
         self.by: object = None
         """Life of the process that has taken it over last."""
         self.missing = 0
-        """Markers that are not written yet."""
 
     @property
     def at_rest(self) -> bool:
-        """Whether no transaction is open, and all decided ends are visible."""
         return self.state is State.EMPTY or self.state is State.ENDED
 
 
@@ -92,10 +85,8 @@ class Coordinator:
         self._marker_delay = marker_delay
         self._commit_offsets = commit_offsets
         self._pending: dict[str, Pending] = {}
-        """Offsets of the group, by transactional ID."""
         self.known: dict[str, Transactional] = {}
         self.aborted: list[str] = []
-        """Transactional IDs, once for each of their aborted transactions."""
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -112,7 +103,6 @@ class Coordinator:
         return found.epoch
 
     def add_partitions(self, who: Who, logs: Iterable[Log]) -> None:
-        """Add partitions to the transaction; begin one if none is open."""
         self._begun(who).logs |= dict.fromkeys(logs)
 
     def add_offsets(self, who: Who) -> None:
@@ -125,7 +115,6 @@ class Coordinator:
         log: Log,
         records: Sequence[tuple[int, bytes | None, bytes | None, Headers]],
     ) -> int:
-        """Write a batch; return its base offset."""
         known = log.producers.get(who.name)
         if known is None or known.part is None or known.epoch != who.epoch:
             _note(log, who, sequence)
@@ -172,14 +161,12 @@ class Coordinator:
 
     @property
     def at_rest(self) -> bool:
-        """Whether no transaction is open, and all decided ends are visible."""
         for value in self.known.values():  # noqa: SIM110 - asked often, and this is what costs least
             if not value.at_rest:
                 return False
         return True
 
     def committed(self, part: Part) -> bool:
-        """Whether a commit is decided for the transaction of this part."""
         if part.fate is not Fate.OPEN or part.owner is None:
             return part.fate is Fate.COMMITTED
         found = self.known[part.owner[0]]
@@ -248,10 +235,7 @@ class Coordinator:
 
 
 def _note(log: Log, who: Who, sequence: int) -> None:
-    """Note a write that the partition checks with the coordinator.
-
-    Even if it is refused, a higher sequence is not the first of its transaction.
-    """
+    """Note a write that the partition checks with the coordinator; even if refused, a higher sequence is not the first of its transaction."""
     epoch, lowest = log.asked.get(who.name, (who.epoch, sequence))
     if who.epoch > epoch:
         epoch, lowest = who.epoch, sequence

@@ -206,7 +206,6 @@ def _went_back(log: Log, metas: list[Meta]) -> Iterable[str]:
 
 
 def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> Iterable[str]:
-    """Compare the hops in the changelog with those that the lane knows."""
     hops = {
         record.key: record.value
         for record in records
@@ -225,7 +224,6 @@ def _remembered(hops: HopMemory) -> dict[Route, tuple[int, list[int]]]:
 
 
 def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stored]) -> Iterable[str]:
-    """Compare the state of a lane's owner with its changelog."""
     (lane,) = world.owners(number)
     table, told = lane.opening.table, f"{CHANGELOG}/{number}"
     slots: dict[bytes, Slot] = {}

@@ -50,7 +50,6 @@ class Bridged(NamedTuple):
     message: "Message | Envelope"
     offset: int
     confirmed: int
-    """Offset below which all was acknowledged when it was sent."""
     ids_ignored: bool
 
     def __str__(self) -> str:

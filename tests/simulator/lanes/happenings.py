@@ -19,7 +19,6 @@ from tests.simulator.schedules import Happening, Kind, Message
 STANDING: Final = frozenset({LaneState.CLOSED, LaneState.SUSPENDED})
 AT_WORK: Final = frozenset({LaneState.OPEN, LaneState.SUSPENDED})
 AGAIN: Final = 3
-"""Messages that are sent again at the end, into each partition."""
 
 
 class LaneHappenings(Happenings):

@@ -18,7 +18,6 @@ class Rights:
         """Returns the number of IDs that a lane's changelog knows, by all decided transactions."""
 
     def begin(self) -> None:
-        """Begin a new life: nothing of the former one runs any more."""
         self.confirmed.clear()
 
     def confirm(self) -> None:

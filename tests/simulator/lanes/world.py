@@ -111,7 +111,6 @@ class LaneWorld(World):
     # -- whether it has settled --------------------------------------------------------------------------------
 
     def owners(self, number: int) -> list[Lane]:
-        """Return the open lanes of this number, of members of the present generation."""
         generation = self.cluster.group.generation
         return [
             lane
@@ -182,7 +181,6 @@ class LaneWorld(World):
 
 
 def newest_meta(world: LaneWorld, number: int) -> Meta | None:
-    """Return the newest meta record in a lane's changelog; None = there is none."""
     metas = (
         item
         for item in reversed(world.cluster.log(CHANGELOG, number).committed())

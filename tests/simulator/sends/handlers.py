@@ -14,11 +14,8 @@ from tests.simulator.loop import ProcessLoop
 from tests.simulator.names import OTHER
 
 PLAIN: Final = "billed"
-"""A topic that belongs to no address."""
 LEDGER: Final = OTHER
-"""The input topic of an address."""
 NOWHERE: Final = 99
-"""A partition that no topic has."""
 DELETES_EVERY: Final = 7
 
 
@@ -82,7 +79,6 @@ class SendingHandling(Handling):
                     run.end, run.outcome = loop.time(), outcome
 
     def unsent(self, effects: Effects) -> None:
-        """Note that runs failed because their sends have no places."""
         runs = [run for run in self.runs if run.effects is effects and run.outcome == HANDLED]
         for run in runs:
             run.outcome = IN_VAIN if len(runs) > 1 else "unsent"
@@ -93,7 +89,6 @@ _resolve_at_once: Final = PartitionSends.resolve_at_once
 
 
 def resolve_at_once(sends: PartitionSends, effects: Effects) -> list[OutgoingRecord] | None:
-    """Resolve as the product does; report failures to the world."""
     try:
         return _resolve_at_once(sends, effects)
     except SendError:
@@ -103,7 +98,6 @@ def resolve_at_once(sends: PartitionSends, effects: Effects) -> list[OutgoingRec
 
 
 async def resolve(sends: PartitionSends, effects: Effects) -> list[OutgoingRecord]:
-    """Resolve as the product does; report the result to the world."""
     loop: Any = asyncio.get_running_loop()
     found: list[OutgoingRecord] = await loop.process.handling.resolved(effects, _resolve(sends, effects))
     return found

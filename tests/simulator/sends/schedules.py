@@ -19,7 +19,6 @@ MORE_OUTCOMES: Final = ("ok",) * 8 + ("fail", "release", "retry", "reject", "uns
 LONGEST_IN_BATCH_S: Final = 3.0
 """Seconds of the longest handler in a batch. A batch takes as long as all of its messages, twice if it fails."""
 TINY_CACHE_BYTES: Final = 300
-"""Size for one state or none."""
 LARGE_CACHE_BYTES: Final = 2**20
 
 
@@ -47,7 +46,6 @@ def sends_schedule(seed: int) -> ConsumerSchedule:
 
 
 def _more(dice: random.Random, partitions: int) -> Happening:
-    """Return several messages of few groups."""
     tasks = tuple(
         Task(b"g%d" % dice.randrange(GROUPS - 1), dice.choice(MORE_S), dice.choice(MORE_OUTCOMES))
         for _ in range(dice.randint(3, 8))

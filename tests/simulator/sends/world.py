@@ -33,7 +33,6 @@ def create_targets(cluster: SimulatedCluster, partitions: int) -> None:
 
 
 def home_of(group: bytes, partitions: int) -> int:
-    """Return the partition of a group without a key of its own."""
     return int(murmur2(group) & 0x7FFFFFFF) % partitions
 
 

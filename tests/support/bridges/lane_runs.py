@@ -37,7 +37,6 @@ _MALFORMED: Final[tuple[Headers, ...]] = (
 
 
 def java(key: bytes, count: int) -> int:
-    """Return the partition to which the Java client sends a key."""
     return int(murmur2(key) & 0x7FFFFFFF) % count
 
 
@@ -97,12 +96,10 @@ class BridgedRun:
         self.history.inputs.append(_record(self.name, partition, log[-1]))
 
     def run(self) -> None:
-        """Run turns of lanes until nothing is left."""
         while ready := [place for place, log in self.logs.items() if self.next[place] < len(log)]:
             self._turn(*self.dice.choice(sorted(ready)))
 
     def _turn(self, topic: str, lane: int) -> None:
-        """Decide and write one batch, and commit it or not."""
         begin = self.next[topic, lane]
         records = self.logs[topic, lane][begin : begin + self.dice.randint(1, 6)]
         batch = FetchedBatch(topic, lane, begin, records[-1].offset + 1, records, 0)

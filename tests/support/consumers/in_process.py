@@ -136,7 +136,6 @@ class Bench:
         self.running: list[Running] = []
 
     def lease_name(self, partition: int = 0) -> str:
-        """Return the name that fail points use for the holder of a partition."""
         return f"{self.group}/{self.accepted}/{partition}"
 
     def send(self, *records: Sent, partition: int = 0) -> None:

@@ -113,7 +113,6 @@ class SleepingClock:
         self._slept += seconds
 
     def clock_gettime(self, clock: int) -> float:
-        """Return the clock's time; boot time includes the time slept."""
         return time.clock_gettime(clock) + (self._slept if clock == time.CLOCK_BOOTTIME else 0.0)
 
 

@@ -74,7 +74,6 @@ class Tab:
             )
 
     async def picture(self, path: Path) -> None:
-        """Save all of the page as PNG."""
         found = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
         await asyncio.to_thread(path.write_bytes, base64.b64decode(found["data"]))
 

@@ -57,7 +57,6 @@ class Read(HTMLParser):
 
     @property
     def said(self) -> str:
-        """Return all of its text, with single spaces."""
         return " ".join("".join(self.text).split())
 
     def having(self, name: str) -> list[str]:
@@ -69,7 +68,6 @@ def read(*addresses: AddressFigures, verdict: str = "clean", servers: str = "kaf
 
 
 def drawings(html: str) -> list[ET.Element]:
-    """Return the images of a page, parsed."""
     return [ET.fromstring(base64.b64decode(found)) for found in IMAGE.findall(html)]  # noqa: S314 - our own
 
 

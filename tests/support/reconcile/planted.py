@@ -62,7 +62,6 @@ class Transaction(NamedTuple):
 
 
 PARTITIONS: Final = 2
-"""Partitions of each topic of an address."""
 SOURCE: Final = b"to-paris/AAAAAAAAAAAAAAAAAAAAAA/0"
 """Source of a bridge: one partition of a topic."""
 SENT_AT: Final = 1_795_219_200_000
@@ -213,7 +212,6 @@ class World:
         return (("_RF_SEQ", b"%d" % self._sequences[record.address]),)
 
     def accept(self, *records: In, partition: int = 0, **changes: Any) -> None:
-        """Write accepted records as a worker does, but for the changes."""
         for record in records:
             left = tuple(header for header in record.headers if not header[0].startswith("_RF_BRIDGE_"))
             told = () if record.id is None else self._sequence(record)
@@ -230,7 +228,6 @@ class World:
         )
 
     def forward(self, record: In, lane: int) -> None:
-        """Write a record on its way to its home lane."""
         topic = f"{self.app_id}-{record.address}-forward"
         came = record.timestamp.to_bytes(8, "big", signed=True)
         self._out(topic, lane, self._written(record, (("_RF_TIMESTAMP", came),), {}))

@@ -17,7 +17,6 @@ from tests.support.worker import wait_for
 
 Part = dict[str, Any]
 CAPACITY = 20_000
-"""IDs that a ring keeps, which is the default."""
 
 
 def part(address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str) -> Part:

@@ -78,7 +78,6 @@ def emptied(end: bytes) -> bytes:
 
 
 def as_stored(record: Any) -> Stored:
-    """Return a consumed record in the form of the log."""
     return Stored(record.offset, record.timestamp, record.key, record.value, record.headers)
 
 
