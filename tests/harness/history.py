@@ -1,9 +1,9 @@
 """History of a run, which the checker judges: what was sent, and what the topics hold, by clients that are not Ringfence's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from ringfence_kafka.protocol import wire_names
 
@@ -85,6 +85,14 @@ class Record(NamedTuple):
             if item == name:
                 found = value
         return found
+
+
+def records(topic: str, got: Iterable[Any]) -> list[Record]:
+    """Return the records that a client has read from a topic."""
+    return [
+        Record(topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp)
+        for item in got
+    ]
 
 
 def id_in_header(record: Record) -> bytes | None:

@@ -10,7 +10,7 @@ from typing import Final
 from app.embedded.link import TcpProxy
 from ringfence_kafka.protocol import hop, wire_names
 from tests.harness.checker.findings import Anomaly, Finding
-from tests.harness.history import ID_HEADER, History, Place, Record
+from tests.harness.history import ID_HEADER, History, Place, Record, records
 from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import BridgeProcess
@@ -95,12 +95,7 @@ class Origin:
             lambda: f"the bridge stands at {stands()} of {ends}\n{self.report()}",
             DRAIN_LIMIT_S,
         )
-        return [
-            Record(
-                self.address, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp
-            )
-            for item in kafka.read_all(self.bootstrap, self.address, self.partitions)
-        ]  # fmt: skip
+        return records(self.address, kafka.read_all(self.bootstrap, self.address, self.partitions))
 
     def report(self) -> str:
         return "\n".join(
@@ -121,19 +116,13 @@ def crossed(source: Sequence[Record], history: History, *, ids_ignored: bool) ->
         step = hop.decode(input_.header(wire_names.HEADER_HOP))
         origin = None if step is None else there.get((step.source.partition, step.offset))
         if origin is None:
-            findings.append(
-                Finding(Anomaly.PHANTOM, (input_.place,), f"{input_.place} names no record of the source")
-            )
+            text = f"{input_.place} names no record of the source"
+            findings.append(Finding(Anomaly.PHANTOM, (input_.place,), text))
             continue
         origins[input_.place] = origin
         if _content(input_) != _content(origin):
-            findings.append(
-                Finding(
-                    Anomaly.CORRUPTED,
-                    (input_.place,),
-                    f"{input_.place} is not as the source's {origin.place}",
-                )
-            )
+            text = f"{input_.place} is not as the source's {origin.place}"
+            findings.append(Finding(Anomaly.CORRUPTED, (input_.place,), text))
     arrived = {origin.place for origin in origins.values()}
     findings += [
         Finding(Anomaly.LOST, (item.place,), f"the source's {item.place} never arrived")
@@ -144,15 +133,14 @@ def crossed(source: Sequence[Record], history: History, *, ids_ignored: bool) ->
     for item in source:
         wanted.setdefault(_message(item, ids_ignored=ids_ignored), item.place)
     accepted, refused = (
-        Counter(_message(record, ids_ignored=ids_ignored) for record in records)
-        for records in (history.accepted, history.quarantined)
+        Counter(_message(record, ids_ignored=ids_ignored) for record in several)
+        for several in (history.accepted, history.quarantined)
     )
     for message, place in wanted.items():
         if accepted[message] > 1 or not accepted[message] + refused[message]:
             kind = Anomaly.DOUBLED if accepted[message] else Anomaly.LOST
-            findings.append(
-                Finding(kind, (place,), f"the source's {place} was accepted {accepted[message]} times")
-            )
+            text = f"the source's {place} was accepted {accepted[message]} times"
+            findings.append(Finding(kind, (place,), text))
     return findings + _out_of_order(history.accepted, origins)
 
 
@@ -165,13 +153,8 @@ def _out_of_order(accepted: Sequence[Record], origins: Mapping[Place, Record]) -
             continue
         group = (origin.key, origin.partition)
         if origin.offset <= newest.get(group, -1):
-            findings.append(
-                Finding(
-                    Anomaly.REORDERED,
-                    (item.place,),
-                    f"{item.place}, of the source's {origin.place}, stands behind a later one",
-                )
-            )
+            text = f"{item.place}, of the source's {origin.place}, stands behind a later one"
+            findings.append(Finding(Anomaly.REORDERED, (item.place,), text))
         newest[group] = max(origin.offset, newest.get(group, -1))
     return findings
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from tests.harness.history import History, Record, Target
+from tests.harness.history import History, Record, Target, records
 from tests.harness.source_cluster import PROCESSES, Origin
 from tests.harness.workloads import journal
 from tests.harness.workloads.catalogue import AMPLE, Workload
@@ -232,12 +232,7 @@ class System:
         return records
 
     def _read(self, topic: str, partitions: int = 0) -> list[Record]:
-        return [
-            Record(
-                topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp
-            )
-            for item in kafka.read_all(self.bootstrap, topic, partitions or self.partitions)
-        ]
+        return records(topic, kafka.read_all(self.bootstrap, topic, partitions or self.partitions))
 
     def report(self) -> str:
         told = [f"{worker.health()}\n{worker.log()[-3_000:]}" for worker in self.workers]

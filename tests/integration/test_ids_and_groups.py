@@ -6,7 +6,7 @@ from typing import Any
 
 from ringfence_kafka.protocol.duplicate_id import composed
 from tests.harness.checker.check import check
-from tests.harness.history import History, Record
+from tests.harness.history import History, Record, records
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.worker import Running, run_verb, wait_for
@@ -205,12 +205,7 @@ def _judged(bootstrap: str, address: str) -> list[Any]:
     """Return the findings of the fault checker in one address."""
 
     def read(topic: str) -> list[Record]:
-        return [
-            Record(
-                topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp
-            )
-            for item in kafka.read_all(bootstrap, topic, 1)
-        ]
+        return records(topic, kafka.read_all(bootstrap, topic, 1))
 
     history = History(address, 1, 20_000, lambda _key: 0, id_of=_id_of_event)
     history.inputs, history.accepted = read(address), read(f"{address}.accepted")

@@ -56,9 +56,7 @@ def _producers(evidence: Evidence) -> tuple[list[Send], list[Finding]]:
         elif send.outcome is Outcome.FAIL:
             why = f"attempt {shown(token)} failed for certain"
         if why:
-            findings.append(
-                Finding(Anomaly.PHANTOM, (input_.place,), f"{input_.describe()} is in the input, but {why}")
-            )
+            findings.append(input_.finding(Anomaly.PHANTOM, f"is in the input, but {why}"))
     missing = [send for send in sends.values() if send.outcome is Outcome.OK and send.token not in found]
     return missing, findings
 
@@ -85,8 +83,8 @@ def _fates(evidence: Evidence, originals: Originals, bridged: Bridged) -> Iterab
         if input_.fates() > 1:
             outputs = input_.outputs()
             fates = ", ".join(f"{fate} at {output.place}" for fate, output in outputs)
-            places = (input_.place, *(output.place for _, output in outputs))
-            yield Finding(Anomaly.DOUBLED, places, f"{input_.describe()} has several fates: {fates}")
+            places = (output.place for _, output in outputs)
+            yield input_.finding(Anomaly.DOUBLED, f"has several fates: {fates}", *places)
         if input_.passed is not None:
             yield from _torn(input_)
         if input_.accepted is None and input_.quarantined is None and input_.fates() < 2:
@@ -98,27 +96,21 @@ def _torn(each: Input) -> Iterable[Finding]:
     if each.whole or each.parts is None:
         return
     missing = ", ".join(str(number) for number in range(1, len(each.parts) + 1) if number not in each.by_part)
-    places = (each.place, *(output.place for output in each.by_part.values()))
-    yield Finding(Anomaly.TORN, places, f"{each.describe()} was accepted without its parts {missing}")
+    places = (output.place for output in each.by_part.values())
+    yield each.finding(Anomaly.TORN, f"was accepted without its parts {missing}", *places)
 
 
 def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: Bridged) -> Iterable[Finding]:
     """Check that an input that was not accepted is a duplicate, and is there if duplicates are diverted or only observed."""
     history, output = evidence.history, each.diverted or each.observed
     if history.divert and output is None:
-        yield Finding(
-            Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted, diverted nor quarantined"
-        )
+        yield each.finding(Anomaly.LOST, "is neither accepted, diverted nor quarantined")
         return
     named = output is not None and _named_original(output) is not None
     if bridged.known(each) and not named and each.observed is None:
         return
     if history.observe and output is None:
-        yield Finding(
-            Anomaly.LOST,
-            (each.place,),
-            f"{each.describe()} is neither accepted nor quarantined, and all is to pass",
-        )
+        yield each.finding(Anomaly.LOST, "is neither accepted nor quarantined, and all is to pass")
         return
     standing = originals.standing(each) if history.capacity else Standing.NONE
     if standing is Standing.NONE and output is None:
@@ -128,19 +120,13 @@ def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: B
         if each.hop is not None:
             why = f"its hop was not known, and {why}"
         why = each.malformed or why
-        yield Finding(
-            Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted nor quarantined, and {why}"
-        )
+        yield each.finding(Anomaly.LOST, f"is neither accepted nor quarantined, and {why}")
     elif standing is not Standing.FOUND:
         why = "the accepted of its ID came later" if standing is Standing.LATER else "no original exists"
-        yield Finding(
-            Anomaly.WRONG_VERDICT, (each.place,), f"{each.describe()} was called duplicate, but {why}"
-        )
+        yield each.finding(Anomaly.WRONG_VERDICT, f"was called duplicate, but {why}")
     elif output is not None and (wrong := _wrong_original(evidence, each, output)):
-        yield Finding(
-            Anomaly.WRONG_VERDICT,
-            (each.place, output.place),
-            f"{each.describe()} was called duplicate at {output.place}, with {wrong}",
+        yield each.finding(
+            Anomaly.WRONG_VERDICT, f"was called duplicate at {output.place}, with {wrong}", output.place
         )
 
 

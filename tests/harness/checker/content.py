@@ -20,10 +20,10 @@ def corrupted(evidence: Evidence) -> list[Finding]:
                 wrong += _verdict(evidence, input_, output)
             if wrong:
                 findings.append(
-                    Finding(
+                    input_.finding(
                         Anomaly.CORRUPTED,
-                        (input_.place, output.place),
-                        f"{input_.describe()} was {fate} at {output.place} with {', '.join(wrong)}",
+                        f"was {fate} at {output.place} with {', '.join(wrong)}",
+                        output.place,
                     )
                 )
     return findings

@@ -75,6 +75,9 @@ class Input:
         )
         return [(fate, record) for fate, record in first if record is not None] + (self.again or [])
 
+    def finding(self, anomaly: Anomaly, said: str, *more: Place) -> Finding:
+        return Finding(anomaly, (self.place, *more), f"{self.describe()} {said}")
+
     def fates(self) -> int:
         first = (self.passed, self.diverted, self.quarantined)
         return sum(item is not None for item in first) + len(self.again or ())

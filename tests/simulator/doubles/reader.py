@@ -233,7 +233,7 @@ class SimulatedReader:
                     self._positions[tp] = found.end  # markers, and aborted records
                     self._came.set()
                     continue
-                records = [Taken(*tp, *record[:5]) for record in found.records]
+                records = [Taken(tp.topic, tp.partition, *record[:5]) for record in found.records]
                 self._ahead[tp] = _Ahead(wanted[tp], found.end, records)
                 self._came.set()
         return got

@@ -1,7 +1,7 @@
 """Transactions that producers write, and addresses whose transactions are sent, awaited and judged."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.harness.checker.check import check
 from tests.harness.checker.findings import Finding
 from tests.harness.checker.order import apart
-from tests.harness.history import History, Record, Target, attributed
+from tests.harness.history import History, Target, attributed, records
 from tests.support import kafka
 from tests.support.kafka import WAIT_S, Got, Sent
 from tests.support.worker import wait_for
@@ -99,17 +99,10 @@ class Addresses:
         count = self.partitions[name]
         return History(
             name, count, CAPACITY, lambda key: kafka.home(key, count),
-            inputs=_records(name, kafka.read_all(self.bootstrap, name, count)),
-            accepted=_records(f"{name}.accepted", self.accepted(name)),
-            diverted=_records(f"{name}.duplicates", self.read(name, "duplicates")) if name in self.divert else [],
-            quarantined=_records(f"{name}.quarantine", self.read(name, "quarantine")),
+            inputs=records(name, kafka.read_all(self.bootstrap, name, count)),
+            accepted=records(f"{name}.accepted", self.accepted(name)),
+            diverted=records(f"{name}.duplicates", self.read(name, "duplicates")) if name in self.divert else [],
+            quarantined=records(f"{name}.quarantine", self.read(name, "quarantine")),
             divert=name in self.divert,
             others={other: Target(f"{other}.accepted") for other in self.others.get(name, [])},
         )  # fmt: skip
-
-
-def _records(topic: str, got: Sequence[Got]) -> list[Record]:
-    return [
-        Record(topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp)
-        for item in got
-    ]
