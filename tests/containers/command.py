@@ -4,7 +4,6 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from tests.support.checkout import ROOT
@@ -40,13 +39,12 @@ def attempt(
     limit_s: float,
     given: str | bytes = b"",
     environment: Mapping[str, str] | None = None,
-    folder: Path = ROOT,
 ) -> Ended:
     """Run a program and return how it ended, whatever its exit code. Raises CommandError if it took longer than the limit."""
     try:
         done = subprocess.run(
             command, input=given.encode() if isinstance(given, str) else given, capture_output=True,
-            env={**os.environ, **(environment or {})}, cwd=folder, timeout=limit_s, check=False,
+            env={**os.environ, **(environment or {})}, cwd=ROOT, timeout=limit_s, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         left = _ended(-1, error.stdout, error.stderr)
@@ -64,10 +62,9 @@ def run(
     limit_s: float,
     given: str | bytes = b"",
     environment: Mapping[str, str] | None = None,
-    folder: Path = ROOT,
 ) -> str:
     """Run a program that must succeed, and return its standard output."""
-    ended = attempt(command, limit_s=limit_s, given=given, environment=environment, folder=folder)
+    ended = attempt(command, limit_s=limit_s, given=given, environment=environment)
     if ended.code != 0:
         raise CommandError(command, f"ended with {ended.code}", ended.everything)
     return ended.output

@@ -22,11 +22,10 @@ _LIMIT_MAX: Final = 32_768
 _APT_S: Final = 900
 
 
-def is_debian(release: str | None = None) -> bool:
-    """Whether this is Debian itself; ``release``: the text of os-release."""
-    if release is None:
-        path = Path("/etc/os-release")
-        release = path.read_text("utf-8") if path.exists() else ""
+def is_debian() -> bool:
+    """Whether this is Debian itself, and not one of its kin."""
+    path = Path("/etc/os-release")
+    release = path.read_text("utf-8") if path.exists() else ""
     return re.search(r'^ID="?debian"?$', release, re.MULTILINE) is not None
 
 

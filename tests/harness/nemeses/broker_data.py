@@ -1,15 +1,10 @@
-"""Faults of a broker's data: an old copy put back, a topic created again."""
+"""Faults of a broker's data: an old copy put back."""
 
 import shutil
-import time
 from pathlib import Path
-
-from confluent_kafka import KafkaException
 
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.server_files import DATA
-from tests.support import kafka
-from tests.support.kafka import WAIT_S
 
 
 class OldCopy:
@@ -48,17 +43,3 @@ class OldCopy:
 
 def _bytes(data: Path, folders: list[str]) -> int:
     return sum(log.stat().st_size for name in folders for log in (data / name).glob("*.log"))
-
-
-def create_again(bootstrap: str, topic: str, partitions: int, config: dict[str, str]) -> None:
-    """Create a topic whose deletion may still be under way."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        try:
-            kafka.create_topics(bootstrap, {topic: (partitions, config)})
-        except KafkaException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return

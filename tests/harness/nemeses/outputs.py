@@ -2,7 +2,6 @@
 
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclPermissionType, AdminClient
 
-from tests.harness.nemeses.broker_data import create_again
 from tests.support import kafka
 from tests.support.brokers.secured import Right
 from tests.support.kafka import WAIT_S
@@ -26,7 +25,7 @@ class DeletedTopic:
 
     def heal(self) -> None:
         if self._gone:
-            create_again(self._bootstrap, self._topic, self._partitions, {})
+            kafka.create_topics(self._bootstrap, {self._topic: (self._partitions, {})})
             self._gone = False
 
 

@@ -146,15 +146,9 @@ async def _die(loop: Any) -> None:
 
 
 def _end(outcome: str, before: int, run: Run) -> None:
-    if outcome == "hopeless" or (outcome == "fail" and before < FAILED_TIMES):
+    ends: dict[str, Exception] = {"hopeless": ValueError(outcome), "reject": Reject(outcome)}
+    if before < FAILED_TIMES:
+        ends |= {"fail": ValueError(outcome), "release": Release(), "retry": Retry(outcome, 0.3)}
+    if outcome in ends:
         run.outcome = outcome
-        raise ValueError(outcome)
-    if outcome == "reject":
-        run.outcome = outcome
-        raise Reject(outcome)
-    if outcome == "release" and before < FAILED_TIMES:
-        run.outcome = outcome
-        raise Release
-    if outcome == "retry" and before < FAILED_TIMES:
-        run.outcome = outcome
-        raise Retry(outcome, 0.3)
+        raise ends[outcome]
