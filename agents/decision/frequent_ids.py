@@ -2,8 +2,8 @@
 
 If an address drops duplicates, a producer that always sends the same ID loses all messages but the first, unnoticed.
 
-The counters follow Misra and Gries (1982). With k counters, each ID with more than 1/(k + 1) of the duplicates has a counter, and the
-counter is never too high.
+The counters follow Misra and Gries (1982). With k counters, each ID with more than 1/(k + 1) of the duplicates has a counter. Large batches
+are sampled, so counts are estimates. An ID is named after :data:`REPEATS_MIN` samples, since retries of one message follow one another.
 """
 
 import logging
@@ -22,7 +22,7 @@ log: Final = logging.getLogger("ringfence.lane")
 SHARE: Final = 0.1
 """An ID with more than this share of the duplicates is frequent."""
 REPEATS_MIN: Final = 10
-"""Minimum number of duplicates of one ID. A share of fewer duplicates is not meaningful."""
+"""Minimum number of sampled duplicates of one ID. A share of fewer duplicates is not meaningful."""
 COUNTERS: Final = 32
 SAMPLES_MAX: Final = 32
 """Maximum number of duplicates of a batch that are sampled. Each sample represents an equal part of them."""
@@ -36,7 +36,7 @@ class FrequentId(NamedTuple):
 
     id: bytes
     repeats: int
-    """Number of duplicates with this ID, as a lower bound."""
+    """Estimated number of duplicates with this ID."""
     duplicates: int
     parts: Sequence[str] = ()
     """Readable parts of the ID; empty if it has one part or only its digest is known."""
@@ -101,11 +101,12 @@ class FrequentIds:
             counts.update(window.counts)
         if not counts:
             return None
+        samples: Counter[bytes] = sum((window.samples for window in self._windows), Counter())
         identifier, count = max(counts.items(), key=lambda item: item[1])
         parts = display_parts(identifier, self._parts) if self._parts else ()
         duplicates = sum(window.duplicates for window in self._windows)
         found = FrequentId(identifier, round(count), duplicates, parts)
-        return found if found.repeats >= REPEATS_MIN and found.share > SHARE else None
+        return found if samples[identifier] >= REPEATS_MIN and found.share > SHARE else None
 
     def _present(self) -> "_Window":
         """Return the current window, after windows that ended are replaced."""
@@ -117,17 +118,20 @@ class FrequentIds:
         return self._windows[0]
 
     def _sample(self, verdicts: Sequence[Verdict], duplicates: int) -> list[int]:
-        """Return the indexes of some duplicates: all of a few, or those after a varying point of the batch, which keeps the cost low."""
-        few = duplicates <= SAMPLES_MAX
-        at = -1 if few else int(len(verdicts) * (self._batches * _GOLDEN % 1)) - 1
-        places: list[int] = []
-        while len(places) < min(duplicates, SAMPLES_MAX):
+        """Return the indexes of some duplicates: all of a few, else those that follow points which are spread evenly over the batch."""
+        if duplicates <= SAMPLES_MAX:
+            places: list[int] = []
+            for _ in range(duplicates):
+                places.append(verdicts.index(Verdict.DUPLICATE, places[-1] + 1 if places else 0))
+            return places
+        step, begin = len(verdicts) / SAMPLES_MAX, self._batches * _GOLDEN % 1
+        found: set[int] = set()
+        for number in range(SAMPLES_MAX):
             try:
-                at = verdicts.index(Verdict.DUPLICATE, at + 1)
-                places.append(at)
+                found.add(verdicts.index(Verdict.DUPLICATE, int((number + begin) * step)))
             except ValueError:
-                at = -1
-        return places
+                break
+        return sorted(found) or [verdicts.index(Verdict.DUPLICATE)]
 
     def _warn(self) -> None:
         found, now = self.most, time.monotonic()
@@ -147,9 +151,12 @@ class _Window:
         self.began = began
         self.duplicates = 0
         self.counts: dict[bytes, float] = {}
+        self.samples: Counter[bytes] = Counter()
+        """Sampled duplicates of the IDs in :attr:`counts`, unweighted."""
 
     def add(self, identifier: bytes, weight: float) -> None:
         counts = self.counts
+        self.samples[identifier] += 1
         if identifier in counts:
             counts[identifier] += weight
         elif len(counts) < COUNTERS:
@@ -159,3 +166,4 @@ class _Window:
             self.counts = {name: count - less for name, count in counts.items() if count > less}
             if weight > less:
                 self.counts[identifier] = weight - less
+            self.samples = Counter({name: self.samples[name] for name in self.counts})

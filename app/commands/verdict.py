@@ -47,11 +47,13 @@ def verdict(settings: Settings, address: str, identifier: tuple[str, ...], as_js
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
-        _print(found, " ".join(identifier), owner)
+        _print(found, " ".join(identifier), settings, owner)
     return 0 if found["verdict"] == _ACCEPTED else 1
 
 
-def _print(found: dict[str, Any], identifier: str, address: AddressSettings) -> None:
+def _print(found: dict[str, Any], identifier: str, settings: Settings, address: AddressSettings) -> None:
+    from app.commands.rings.find import part_hint
+
     match found["verdict"]:
         case "ACCEPTED":
             for item in found["acceptances"]:
@@ -75,6 +77,7 @@ def _print(found: dict[str, Any], identifier: str, address: AddressSettings) -> 
                 rest += "; with persist_id_cache = false or id_cache_size = 0 no ID can be found"
             click.echo(
                 f"UNKNOWN  {identifier} in {address.name}: never sent, or overwritten in its ring, or cleared{rest}"
+                f"{part_hint(settings, address)}"
             )
 
 

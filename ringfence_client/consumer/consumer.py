@@ -87,13 +87,11 @@ class GroupConsumer:
 
         Raises:
             HandlerError: The handler cannot be called with a message, or the call would run nothing.
-            ConfigurationError: The group's name is invalid, or belongs to the workers.
+            ConfigurationError: The group's name is invalid, or belongs to another part of the application.
         """
         check_handler(handler, getattr(handler, "__qualname__", repr(handler)))
-        if group == settings.app.id:
-            raise ConfigurationError(
-                f"consumer group {group!r} belongs to the workers (app.id): choose another name"
-            )
+        if owner := wire_names.group_owner(settings.app.id, group):
+            raise ConfigurationError(f"consumer group {group!r} belongs to {owner}: choose another name")
         self.address = address
         self.group = require_consumer_group(group)
         self.options = options or ConsumerOptions()

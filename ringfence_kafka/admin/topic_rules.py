@@ -9,6 +9,7 @@ from ringfence_kafka.admin.topics import (
     LONG_MAX,
     MESSAGE_BYTES_DEFAULT,
     RECORD_ROOM_BYTES,
+    TIMESTAMP_TYPE,
     TopicDescription,
     alter,
     span,
@@ -103,6 +104,8 @@ def _value(topic: TopicDescription, setting: str) -> object:
         return topic.policy_words
     if setting == "max.message.bytes":
         return topic.message_bytes_max
+    if setting == TIMESTAMP_TYPE:
+        return (topic.config or {}).get(setting)
     return topic.timestamps.get(setting, topic.number(setting, -1))
 
 
@@ -128,6 +131,10 @@ def _takes_smaller(topic: TopicDescription, source: TopicDescription) -> bool:
 
 def _keeps_less(topic: TopicDescription, source: TopicDescription) -> bool:
     return topic.retention_ms < source.retention_ms
+
+
+def _writes_time(topic: TopicDescription, _: TopicDescription) -> bool:
+    return topic.writes_time
 
 
 def _is_short_lived(topic: TopicDescription, _: TopicDescription) -> bool:
@@ -251,6 +258,15 @@ RULES: Final = (
         )
     ),
     TopicRule(("quarantine topic", "duplicates topic"), "retention.ms", _keeps_less, _KEPT, stops=False),
+    TopicRule(
+        _RECORDS,
+        TIMESTAMP_TYPE,
+        _writes_time,
+        "{topic} has message.timestamp.type={found}: the broker replaces the timestamps of messages, and 'ringfence reconcile' cannot "
+        "compare them with the input's: {fix}",
+        "CreateTime",
+        stops=False,
+    ),
     TopicRule(
         _RECORDS,
         _BEFORE,

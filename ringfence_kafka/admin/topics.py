@@ -23,6 +23,9 @@ SETTINGS: Final = (
 )
 """All settings that Ringfence reads."""
 
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
+LOG_APPEND_TIME: Final = "LogAppendTime"
+
 RECORD_ROOM_BYTES: Final = 2048
 """Size of records that changelog and quarantine topics must take, in bytes: a slot, a meta record, or a digest of a record."""
 
@@ -33,13 +36,14 @@ ADDED_BYTES: Final = 65_536
 """Maximum size that Ringfence's headers add to an input record, in bytes."""
 
 OUTPUT_CONFIG: Final[Mapping[str, str]] = {
-    # Records keep the timestamps that the input accepted. Kafka's default limit is one hour ahead of the broker's clock.
+    # Records keep the timestamps that the input accepted, whatever the cluster's defaults. Kafka allows one hour ahead of the broker's clock.
+    TIMESTAMP_TYPE: "CreateTime",
     wire_names.TIMESTAMP_AFTER: str(LONG_MAX),
     wire_names.TIMESTAMP_BEFORE: str(LONG_MAX),
 }
 """Settings of new output topics; all others are the cluster's defaults."""
 
-BROKER_TIME: Final[Mapping[str, str]] = {"message.timestamp.type": "LogAppendTime"}
+BROKER_TIME: Final[Mapping[str, str]] = {TIMESTAMP_TYPE: LOG_APPEND_TIME}
 """Setting of topics whose records have the time of writing. The broker's clock sets it: retention uses that clock, and others may be
 wrong."""
 
@@ -77,14 +81,14 @@ class TopicDescription:
         """
         bounds = (wire_names.TIMESTAMP_AFTER, wire_names.TIMESTAMP_BEFORE)
         return (
-            {} if self._writes_time else {bound: self.number(bound, 0) for bound in bounds if self.has(bound)}
+            {} if self.writes_time else {bound: self.number(bound, 0) for bound in bounds if self.has(bound)}
         )
 
     @property
     def retention_ms(self) -> float:
         """Retention of a record after its timestamp, in ms; also infinite if the broker sets timestamps."""
         retention = self.number("retention.ms", -1)
-        forever = self._writes_time or retention < 0 or "delete" not in self.cleanup_policy
+        forever = self.writes_time or retention < 0 or "delete" not in self.cleanup_policy
         return math.inf if forever else retention
 
     @property
@@ -93,8 +97,9 @@ class TopicDescription:
         return self.number("max.message.bytes", MESSAGE_BYTES_DEFAULT)
 
     @property
-    def _writes_time(self) -> bool:
-        return (self.config or {}).get("message.timestamp.type") == "LogAppendTime"
+    def writes_time(self) -> bool:
+        """Whether the broker replaces the timestamps of records with the time of writing."""
+        return (self.config or {}).get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
 
     def has(self, setting: str) -> bool:
         """Return whether the cluster reported this setting."""

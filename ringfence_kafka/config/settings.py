@@ -6,6 +6,7 @@ Nothing is ignored.
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -224,8 +225,15 @@ class Settings(Section):
         """Return the address whose accepted topic is this address's input topic, or None."""
         return feeder(address, self.addresses)
 
-    def require_own_input(self, address: AddressSettings, what: str) -> None:
-        """Refuse writes to the input of a chained address, which only workers may write. ``what``: start of the message.
+    def require_own_input(
+        self, address: AddressSettings, what: str, advice: Callable[[str], str] = "send to {}".format
+    ) -> None:
+        """Refuse writes to the input of a chained address, which only workers may write.
+
+        Args:
+            address: The address.
+            what: Start of the message.
+            advice: Returns the end of the message for the first address of the chain.
 
         Raises:
             ConfigurationError: another address feeds it.
@@ -233,7 +241,7 @@ class Settings(Section):
         if fed_by := upstream(address.name, self.addresses):
             raise ConfigurationError(
                 f"{what}: the input topic of {address.name} is {address.input_topic}, the accepted topic of "
-                f"{fed_by[0]}, and only workers write there: send to {fed_by[-1]}"
+                f"{fed_by[0]}, and only workers write there: {advice(fed_by[-1])}"
             )
 
     @model_validator(mode="after")

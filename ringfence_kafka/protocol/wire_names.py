@@ -206,6 +206,16 @@ def run_group(app_id: str) -> str:
     return f"{app_id}-reconcile"
 
 
+def group_owner(app_id: str, group: str) -> str:
+    """Return the part of an application that commits offsets or records progress in a group; empty = the group is free for consumers."""
+    owners = {
+        app_id: "the workers (app.id)",
+        repair_group(app_id): "the redrive commands",
+        run_group(app_id): "the reconciliation run",
+    }
+    return "a bridge" if group.startswith(bridge_group(app_id, "")) else owners.get(group, "")
+
+
 def bridge_quarantine_topic(bridge: str) -> str:
     """Return the topic at a bridge's target for records that the target refuses."""
     return f"{bridge}.quarantine"

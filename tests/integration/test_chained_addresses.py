@@ -75,3 +75,4 @@ def test_a_chain(broker: EmbeddedBroker, tmp_path: Path) -> None:
     assert "_RF_TX_PART" not in _ours(found[b"part"])
     assert [completed_process.returncode for completed_process in refused] == [2, 2, 2]
     assert all(FIRST in completed_process.stderr for completed_process in refused)
+    assert "under new duplicate IDs" in refused[1].stderr

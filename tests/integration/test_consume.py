@@ -317,11 +317,15 @@ def test_sigterm_beside_a_handler_that_nobody_can_end(bootstrap: str, tmp_path: 
             ("--consumer-group", "orders"),
             r"consumer group 'orders' belongs to the workers \(app\.id\): choose another name",
         ),
+        (
+            ("--consumer-group", "orders-bridge-west"),
+            r"'orders-bridge-west' belongs to a bridge: choose another name",
+        ),
     ],
-    ids=["handler", "broker", "group"],
+    ids=["handler", "broker", "workers", "bridge"],
 )
 def test_what_cannot_work(tmp_path: Path, options: tuple[str, ...], complaint: str) -> None:
-    """A handler that cannot be loaded, an absent broker or the group of the workers gives one line with the reason."""
+    """A handler that cannot be loaded, an absent broker or a group of Ringfence gives one line with the reason."""
     code, said = _consume(_offline(tmp_path), "orders", *options)
 
     assert code == 2

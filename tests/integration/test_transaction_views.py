@@ -130,3 +130,10 @@ def test_of_what_address(seen: Seen) -> None:
 
     assert done.returncode == 1
     assert done.stdout.endswith(f"IDs of parts for other addresses are separate: --of {OTHER}\n")
+    for verb in (("rings", "find"), ("verdict",)):
+        done = run_verb(*verb, OTHER, "99", "--config", str(seen.config), check=False)
+
+        assert done.returncode == 1
+        assert done.stdout.endswith(
+            f"of a transaction's part: 'ringfence rings find {OURS} ID --of {OTHER}'\n"
+        )

@@ -56,8 +56,8 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
             are settled, so only the progress records name them.
         BrokerUnavailableError: The cluster does not answer, or denies access.
     """
-    if group in {settings.app.id, wire_names.repair_group(settings.app.id)}:
-        raise ConfigurationError(f"{group} is a group of Ringfence's own: name a group of consumers")
+    if owner := wire_names.group_owner(settings.app.id, group):
+        raise ConfigurationError(f"consumer group {group!r} belongs to {owner}: name a group of consumers")
     with reading(wire_names.progress_topic(settings.app.id)):
         kept, redriven = asyncio.run(_kept(settings, group))
     if redriven and not discard_redriven:

@@ -10,7 +10,7 @@ from agents.bridge.plan import Plan, plans
 from agents.decision import bridge_headers
 from agents.decision.ids_and_groups import IdReader
 from app.commands.repair import output
-from app.commands.repair.records import RedriveOptions, Refused, Selection, Wanted, place_of
+from app.commands.repair.records import RedriveOptions, Refused, Selection, Wanted, place_of, resend_advice
 from app.commands.repair.redrive_log import RedrivePartition
 from app.commands.repair.republish import Batches, InputTopic, Publisher, SizeCheck, as_read, outputs
 from app.commands.repair.scan import OpenTopic, records_at
@@ -98,7 +98,7 @@ class QuarantineTopic(RepairTopic):
             ConfigurationError: Another address writes the input.
         """
         if not self._quarantine.bridged:
-            self._settings.require_own_input(self._quarantine.address, "nothing was redriven")
+            self._settings.require_own_input(self._quarantine.address, "nothing was redriven", resend_advice)
 
     @asynccontextmanager
     async def redriver(self, topic: OpenTopic, options: RedriveOptions) -> AsyncIterator[Redriver]:

@@ -279,3 +279,11 @@ def parse_place(text: str) -> tuple[int, int]:
     if found is None:
         raise ConfigurationError(f"{text!r} is not PARTITION/OFFSET: write 0/17, as `list` shows it")
     return int(found[1]), int(found[2])
+
+
+def resend_advice(address: str) -> str:
+    """Return how messages in the quarantine of a chained address are sent again. ``address``: the first one of the chain."""
+    return (
+        f"send the messages again to {address} under new duplicate IDs, since their present IDs are known there; "
+        "'ringfence quarantine drop' then discards these"
+    )

@@ -101,7 +101,7 @@ def find(
             f"known  lane {item['lane']}  original {item['source']}  timestamp {moment(int(str(item['timestamp'])))}"
         )
     if not found:
-        click.echo(_not_known(owner, " ".join(identifier), of))
+        click.echo(_not_known(owner, " ".join(identifier), of) + ("" if of else part_hint(settings, owner)))
     return 0 if found else 1
 
 
@@ -144,6 +144,13 @@ def _not_known(address: AddressSettings, identifier: str, of: str | None) -> str
             f"{' or --of '.join(address.transaction_addresses)}"
         )
     return line
+
+
+def part_hint(settings: Settings, address: AddressSettings) -> str:
+    """Return where IDs of an address's transaction parts are found; empty = no other address sends parts to it."""
+    senders = [item.name for item in settings.addresses if address.name in item.transaction_addresses]
+    commands = " or ".join(f"'ringfence rings find {sender} ID --of {address.name}'" for sender in senders)
+    return f"; if it is the ID of a transaction's part: {commands}" if senders else ""
 
 
 def slots_of(encoded_id: bytes, restore: Restore) -> list[Slot]:

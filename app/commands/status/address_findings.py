@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from app.commands.repair.records import resend_advice
 from app.commands.status import model
 from app.commands.status.causes import SHOWN_MAX, named
 from app.commands.status.formatting import quoted, share
@@ -18,7 +19,9 @@ COVERS_LITTLE_S: Final = 60.0
 def findings(status: Status, address: Address) -> Iterator[Finding]:
     """Yield the findings of one address, except problems of its topics."""
     if address.quarantine is not None:
-        yield quarantined(f"address {address.address}", address.quarantine, quoted(address.address))
+        yield quarantined(
+            f"address {address.address}", address.quarantine, quoted(address.address), address.chain_start
+        )
     yield from _limits(status, address)
     yield from _own_rules(address)
     yield from _ring(address)
@@ -28,9 +31,19 @@ def findings(status: Status, address: Address) -> Iterator[Finding]:
     yield from _observed(address)
 
 
-def quarantined(where: str, records: OpenRecords, arguments: str) -> Finding:
-    """Return the finding about open records of an address or a bridge. ``arguments``: the command's."""
+def quarantined(where: str, records: OpenRecords, arguments: str, chain_start: str = "") -> Finding:
+    """Return the finding about open records of an address or a bridge.
+
+    Args:
+        where: The address or the bridge.
+        records: Its open records.
+        arguments: Arguments of the command.
+        chain_start: First address of the chain that feeds the address; empty = the records can be redriven.
+    """
     what = records.described("quarantined record")
+    if chain_start:
+        do = f"fix the reason, then {resend_advice(chain_start)}"
+        return Finding(where, what, do, f"ringfence quarantine list {arguments}", stands=True)
     do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
     return Finding(where, what, do, f"ringfence quarantine redrive {arguments}", stands=True)
 

@@ -97,6 +97,8 @@ class Address:
     """Reason why this file does not fit its lanes; empty = it fits."""
     quarantine: OpenRecords | None = None
     """Open quarantined records; None = no open records, or unknown."""
+    chain_start: str = ""
+    """First address of the chain that feeds this one; empty = producers write its input."""
 
     @property
     def lag(self) -> float | None:

@@ -8,6 +8,7 @@ from app.commands.status.model import LeftLetters, Status
 from ringfence_client.progress.open_records import Found, OpenRecordCounts
 from ringfence_client.progress.progress_record import Progress
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.chains import upstream
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
 
@@ -55,7 +56,11 @@ def placed(settings: Settings, status: Status, found: Found, ignored: Collection
     return replace(
         status,
         addresses=[
-            replace(address, quarantine=found.records.get((quarantines[address.address], "")))
+            replace(
+                address,
+                quarantine=found.records.get((quarantines[address.address], "")),
+                chain_start=(upstream(address.address, settings.addresses) or ("",))[-1],
+            )
             for address in status.addresses
         ],
         consumers=[

@@ -62,6 +62,18 @@ def test_among_many(share: float, clock: SimpleNamespace) -> None:
     assert all(len(window.counts) <= COUNTERS for window in found._windows)
 
 
+def test_retries_of_one_message_are_no_large_part(clock: SimpleNamespace) -> None:
+    """A large batch is sampled, and a few resends in a row in it do not count for all of its duplicates."""
+    found = FrequentIds("orders-0")
+    for _ in range(3):
+        _add(found, *[CONSTANT] * 4, *[encode_id(b"%d" % number) for number in range(499)])
+        assert found.most is None
+
+    _add(found, *[CONSTANT] * 999)
+    assert found.most is not None
+    assert 0.2 < found.most.share < 0.6
+
+
 def test_an_hour_later(clock: SimpleNamespace) -> None:
     """Duplicates of more than an hour ago do not count."""
     found = FrequentIds("orders-0")

@@ -266,6 +266,22 @@ def test_notes_on_what_holds_whole_messages(name: str, what: str) -> None:
     assert f"has max.message.bytes=1000, orders has 2000: larger {what}" in note
 
 
+@pytest.mark.parametrize("name", ["orders.accepted", "orders.quarantine", "orders.duplicates"])
+def test_outputs_keep_the_timestamps_of_the_input(name: str) -> None:
+    """An output whose broker replaces timestamps causes a note with the command; an input with such a broker causes none."""
+    [orders] = validate({"addresses": [{"name": "orders", "duplicates": "divert"}]}).addresses
+    config = {"message.timestamp.type": "LogAppendTime"}
+    topics = {topic: TopicDescription(topic, 4, {}) for topic in orders.topics(APP).values()}
+    topics["orders"] = TopicDescription("orders", 4, config)
+    assert notes(APP, orders, topics) == []
+    topics[name] = TopicDescription(name, 4, config)
+    (note,) = notes(APP, orders, topics)
+
+    assert note.startswith(f"{name} (")
+    assert "has message.timestamp.type=LogAppendTime: the broker replaces the timestamps of messages" in note
+    assert note.endswith(f"--topic {name} --add-config message.timestamp.type=CreateTime")
+
+
 BEFORE = "message.timestamp.before.max.ms"
 
 

@@ -63,6 +63,9 @@ def test_quarantined_records() -> None:
     assert (found.where, found.stands) == ("address orders", True)
     assert found.what == f"21 quarantined records {TEXT}"
     assert found.command == "ringfence quarantine redrive orders"
+    found = only(replace(STATUS, addresses=[replace(address, quarantine=OPEN, chain_start="raw")]))
+    assert "send the messages again to raw under new duplicate IDs" in found.do
+    assert found.command == "ringfence quarantine list orders"
     found = only(replace(STATUS, bridges=[replace(BRIDGE, quarantine=OPEN)]))
     assert (found.where, found.stands) == ("bridge west", True)
     assert found.what == f"21 quarantined records {TEXT}"
