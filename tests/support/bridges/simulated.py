@@ -69,6 +69,10 @@ class Producer:
         self.outstanding.append(Outstanding(topic, partition, builder, answer))
         await answer
 
+    @property
+    def unanswered(self) -> list[Outstanding]:
+        return [batch for batch in self.outstanding if not batch.answer.done()]
+
     async def discard(self) -> None:
         """Do nothing: nothing is connected."""
 
@@ -118,9 +122,7 @@ class Instance:
             self.begin()
 
     async def end(self) -> None:
-        self.system.late += [
-            outstanding for outstanding in self.producer.outstanding if not outstanding.answer.done()
-        ]
+        self.system.late += self.producer.unanswered
         await self.life.discard()
 
     def commit(self) -> None:
@@ -229,10 +231,7 @@ async def _step(instance: Instance, chance: random.Random) -> None:
     if act < 0.35:
         await instance.read(chance.randint(1, 6))
     elif act < 0.75:
-        waiting = [
-            outstanding for outstanding in instance.producer.outstanding if not outstanding.answer.done()
-        ]
-        if waiting:
+        if waiting := instance.producer.unanswered:
             instance.system.answer(chance.choice(waiting))
     elif act < 0.9:
         await instance.settle()
@@ -246,8 +245,8 @@ async def serve(instance: Instance, topics: Sequence[str]) -> None:
     """Serve an instance: batches for these topics meet only refusals; batches for others stay on their way."""
     await instance.read(6)
     await asyncio.sleep(0)
-    for outstanding in instance.producer.outstanding:
-        if outstanding.topic in topics and not outstanding.answer.done():
+    for outstanding in instance.producer.unanswered:
+        if outstanding.topic in topics:
             if instance.system.arrive(outstanding):
                 outstanding.answer.set_result(None)
             else:
