@@ -46,10 +46,6 @@ class RunningDemo:
         self.wait_for(lambda: self._process.poll() is not None)
         return int(self._process.returncode)
 
-    @property
-    def ended(self) -> bool:
-        return self._process.poll() is not None
-
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 

@@ -1,10 +1,8 @@
 """Handlers that consumer processes run. Each appends short lines to the file that ``HANDLED_FILE`` names, in one write each."""
 
 import asyncio
-import contextlib
 import json
 import os
-import sqlite3
 import threading
 import time
 from typing import Any, Final
@@ -81,25 +79,6 @@ async def refuse_until_mended(message: Message) -> None:
     """Reject messages of ``bad`` as long as the file that ``MENDED`` names is not there."""
     if message.group == b"bad" and not os.path.exists(os.environ["MENDED"]):  # noqa: ASYNC240, PTH110 - a look
         message.reject("not mended")
-    _note("end", message)
-
-
-def book(message: Message) -> None:
-    """Take effect once, in a store that refuses a token below one it has seen; ``BOOKS`` names the store."""
-    _note("begin", message)
-    time.sleep(_seconds(message))
-    with contextlib.closing(sqlite3.connect(os.environ["BOOKS"], timeout=30)) as books, books:
-        books.execute("BEGIN IMMEDIATE")
-        [[fence]] = books.execute(
-            "SELECT COALESCE(MAX(fence), 0) FROM effects WHERE place = ?", (message.partition,)
-        )
-        taken = fence <= message.fence
-        books.execute(
-            "INSERT OR IGNORE INTO effects VALUES (?, ?, ?, ?)"
-            if taken
-            else "INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)",
-            (message.partition, message.offset, message.fence, os.getpid()),
-        )
     _note("end", message)
 
 

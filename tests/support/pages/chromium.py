@@ -1,7 +1,6 @@
 """A real headless Chromium, steered by its debugging protocol."""
 
 import asyncio
-import base64
 import contextlib
 import json
 import shutil
@@ -72,10 +71,6 @@ class Tab:
             await self.call(
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
             )
-
-    async def picture(self, path: Path) -> None:
-        found = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        await asyncio.to_thread(path.write_bytes, base64.b64decode(found["data"]))
 
 
 @contextlib.asynccontextmanager
