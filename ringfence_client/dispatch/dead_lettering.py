@@ -29,27 +29,30 @@ class DeadLettering:
     def write_dead_letter(
         self, turn: Turn, record: Any, reason: str, error: BaseException | None = None, *, parks: bool
     ) -> None:
-        """Write a dead letter. Its group waits until it is written or, with ``parks``, until it is redriven."""
+        """Write a dead letter, unless a parked message has one. Its group waits until it is written or, with ``parks``, until it is redriven."""
         held, offset = turn.held, turn.offsets[0]
         attempts = held.window.attempts.counts.get(offset, 0)
-        message: Message = self._factory.make(record, attempts, held.fence)
-        trace = error if error is not None and not isinstance(error, Retry | HandlerEndedError) else None
-        self._failure_log.dead_letter(
-            f"{held}/{offset} goes to the dead letters after {attempts} attempts: {reason} "
-            f"(group {group_names.shown_or_none(message.group)}, ID {_printed(message.duplicate_id)})",
-            trace,
-        )
+        written: asyncio.Future[None] | None = None
+        if offset not in held.window.redrives.blocked:
+            message: Message = self._factory.make(record, attempts, held.fence)
+            trace = error if error is not None and not isinstance(error, Retry | HandlerEndedError) else None
+            self._failure_log.dead_letter(
+                f"{held}/{offset} goes to the dead letters after {attempts} attempts: {reason} "
+                f"(group {group_names.shown_or_none(message.group)}, ID {_printed(message.duplicate_id)})",
+                trace,
+            )
+            redrives = held.window.redrives.counts.get(offset, 0)
+            written = held.writer.write_dead_letter(DeadLetter(record, reason, attempts, redrives, parks))
         turn.over()
-        letter = DeadLetter(record, reason, attempts, held.window.redrives.counts.get(offset, 0), parks)
-        written = held.writer.write_dead_letter(letter)
 
         async def settle() -> None:
-            await written
+            if written is not None:
+                await written
             if held.window.closed:
                 return
             if not parks:
                 turn.finish(End.REJECT)
-            self._counts["dead_letters"] += 1
+            self._counts["dead_letters"] += written is not None
 
         self._resting.wait(turn, asyncio.create_task(settle()), keeps=True)
 

@@ -97,6 +97,21 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert "nothing to drop" in nothing
 
 
+def test_a_parked_message_has_one_dead_letter(bootstrap: str, tmp_path: Path) -> None:
+    """A parked message that an operator sends to the dead letters is there already."""
+    scene = Scene(bootstrap, tmp_path)
+    process = scene.consumer("--max-attempts", "1", "--on-dead-letter", "park")
+    with consumers(process):
+        wait_for(lambda: len(kafka.read_all(bootstrap, f"{scene.name}.dlq", 1)) == 1, process.log)
+        scene.verb("skip", "bad", "--to-dlq")
+        scene.verb("purge", "bad", "--to-dlq", "--yes")
+        wait_for(lambda: "bad" not in scene.show(), lambda: str(scene.show()))
+        letters = kafka.read_all(bootstrap, f"{scene.name}.dlq", 1)
+
+    assert len(letters) == EACH
+    assert {letter.value for letter in letters} == {b"v %d 0" % index for index in range(0, 3 * EACH, 3)}
+
+
 def test_unknown_consumer_group(bootstrap: str, tmp_path: Path) -> None:
     """A misspelt name drops nothing, and gives exit code 2: otherwise a future group would begin without the messages.
 
