@@ -13,14 +13,14 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.support.demo import LIMIT_S, RunningDemo
 
-DEMO: Final = "import sys; from app.demo import run; sys.exit(run(10_000))"
+DEMO: Final = "import sys; from app.demo import run_demo; sys.exit(run_demo(10_000))"
 WITHOUT_RINGS: Final = """
 import sys
-from app.demo import run
+from app.demo import run_demo
 module = sys.modules["app.demo.run"]
 exact = module.configuration
 module.configuration = lambda *args: exact(*args).replace("id_cache_size = 10000", "id_cache_size = 0")
-sys.exit(run(10_000))
+sys.exit(run_demo(10_000))
 """
 COLUMNS: Final = ("sent", "distinct", "accepted", "lost", "torn", "doubled", "out of order", "changed")
 
@@ -135,7 +135,7 @@ def test_check_without_topics(bootstrap: str) -> None:
     assert "the check could not read everything: topic no" in done.stderr
 
 
-BRIDGED: Final = "import sys; from app.demo.bridge import run; sys.exit(run(20_000))"
+BRIDGED: Final = "import sys; from app.demo.bridge import run_demo; sys.exit(run_demo(20_000))"
 BRIDGE_COLUMNS: Final = (
     "sent to origin", "sent to target", "distinct", "accepted", "lost", "doubled", "out of order", "changed",
 )  # fmt: skip

@@ -318,7 +318,7 @@ def _record(topic: str, partition: int, record: Given) -> Record:
 def test_exactly_what_is_due(plan: list[Planned], capacity: int, dice: random.Random) -> None:
     """Each message and each transaction comes once, whole, in order, or is a duplicate or in quarantine, however it was cut."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agents.decision.decide.PARTS_MAX", 6)
+        patch.setattr("agents.decision.decide.BATCH_PARTS_MAX", 6)
         world = World(plan, capacity, dice)
         world.run()
 

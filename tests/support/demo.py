@@ -38,6 +38,7 @@ class RunningDemo:
         deadline = time.monotonic() + LIMIT_S
         while not condition():
             assert time.monotonic() < deadline, self.output
+            assert self._process.poll() is None or condition(), f"the demo has ended\n{self.output}"
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._seen |= set(self._process.children(recursive=True))
             time.sleep(0.02)
