@@ -39,7 +39,7 @@ async def test_a_consumer_group_is_forgotten(bootstrap: str, capsys: pytest.Capt
         assert await bench.progress() is None
         assert await bench.committed() < 0
         assert await asyncio.to_thread(forget, bench.settings, bench.group, yes=True) == 1
-        with pytest.raises(ConfigurationError, match="Ringfence's own"):
+        with pytest.raises(ConfigurationError, match="belongs to the workers"):
             await asyncio.to_thread(forget, bench.settings, bench.settings.app.id, yes=True)
         again = await bench.start(Recorder())
         for partition in range(2):
