@@ -34,11 +34,11 @@ demo: setup
 demo-bridge: setup
 	$(BIN)/ringfence demo --bridge
 
-# Five at a time on two cores: half of the time they wait for sessions to run out. tests/conftest.py gives the order.
+# Six at a time on two cores: half of the time they wait for sessions to run out. tests/conftest.py gives the order.
 # Lint runs beside the tests, and its output comes when it ends.
 test: setup
 	@$(MAKE) --no-print-directory --output-sync lint & lint=$$!; \
-	$(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not long"; tests=$$?; \
+	$(BIN)/python -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder -m "not long"; tests=$$?; \
 	wait $$lint && exit $$tests
 
 # What `make test` leaves out, because it takes long and a quicker test is beside it.

@@ -378,6 +378,7 @@ def test_envelopes(lab: Lab) -> None:
     assert document["partitions"][0]["envelopes"] == 5
 
 
+@pytest.mark.long
 def test_ids_of_several_parts(lab: Lab) -> None:
     """IDs of several parts, the configuration for them, and what becomes of records without one."""
     event = b'{"source":"/a","id":"1"}'
