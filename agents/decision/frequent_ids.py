@@ -101,12 +101,12 @@ class FrequentIds:
             counts.update(window.counts)
         if not counts:
             return None
-        samples: Counter[bytes] = sum((window.samples for window in self._windows), Counter())
         identifier, count = max(counts.items(), key=lambda item: item[1])
+        samples = sum(window.samples[identifier] for window in self._windows)
         parts = display_parts(identifier, self._parts) if self._parts else ()
         duplicates = sum(window.duplicates for window in self._windows)
         found = FrequentId(identifier, round(count), duplicates, parts)
-        return found if samples[identifier] >= REPEATS_MIN and found.share > SHARE else None
+        return found if samples >= REPEATS_MIN and found.share > SHARE else None
 
     def _present(self) -> "_Window":
         """Return the current window, after windows that ended are replaced."""

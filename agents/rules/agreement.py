@@ -43,18 +43,18 @@ class Agreement:
         """Time of the last disagreement, by address."""
         self._own = own_statement(settings)
         self._ask_members = ask_members
-        self._together: RequestCoalescer[None, Sequence[Statement] | None] = RequestCoalescer(self._answer)
+        self._coalescer: RequestCoalescer[None, Sequence[Statement] | None] = RequestCoalescer(self._answer)
         """Coalesces queries, because many lanes open at the same time."""
         self.by_address: dict[str, list[str]] = {}
         """Disagreements on limits by address, from the last query. Addresses without one are absent."""
 
     async def stop(self) -> None:
         """Stop. Waiting queries raise StoppedError."""
-        await self._together.stop()
+        await self._coalescer.stop()
 
     async def refresh(self) -> None:
         """Query the group and log each new disagreement. Without an answer nothing changes."""
-        statements = await self._together.answer(None)
+        statements = await self._coalescer.answer(None)
         if statements is None:
             return
         found = {
@@ -72,7 +72,7 @@ class Agreement:
 
     async def on_limits(self, address: str) -> list[str]:
         """Return the disagreements on the limits of an address; empty if all live workers agree."""
-        statements = await self._together.answer(None)
+        statements = await self._coalescer.answer(None)
         if statements is None:
             return ["the group does not report the limits of its members"]
         return self._unlike(address, statements)
@@ -88,7 +88,7 @@ class Agreement:
 
     async def others_can_hold(self) -> bool:
         """Return whether another live worker can hold lanes; True if the group does not answer."""
-        statements = await self._together.answer(None)
+        statements = await self._coalescer.answer(None)
         if statements is None:
             return True
         return any(
@@ -100,7 +100,7 @@ class Agreement:
 
     async def unlike_rules(self, address: str, own: Rules) -> str | None:
         """Return the problem if a live worker states other rules for the address."""
-        for item in await self._together.answer(None) or ():
+        for item in await self._coalescer.answer(None) or ():
             said = (item.addresses or {}).get(address)
             if said is not None and (fault := unlike_fault(address, item.worker, said.rules, own)):
                 return fault

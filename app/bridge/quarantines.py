@@ -72,7 +72,7 @@ class QuarantineMetrics(Collector):
         self._found: Mapping[str, OpenRecords | None] = {}
 
     async def run(self) -> None:
-        """Look periodically, and at once when first partitions are assigned or revoked, until cancelled."""
+        """Count at intervals, and at once when first partitions are assigned or revoked, until cancelled."""
         asked, asked_at = list[Plan](), -math.inf
         while True:
             if (plans := self._plans()) != asked or clock.now() - asked_at >= EVERY_S:

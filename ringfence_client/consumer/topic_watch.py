@@ -61,11 +61,11 @@ class TopicWatch:
         ]  # fmt: skip
 
     def hurry(self) -> None:
-        """Look at once."""
+        """Check the topics at once."""
         self._wake.set()
 
     async def run_until_cancelled(self) -> None:
-        """Look repeatedly until cancelled."""
+        """Check the topics at intervals, until cancelled."""
         while True:
             self._wake.clear()
             if not all(await asyncio.gather(*map(self._check_topic, self._observers))):
@@ -73,7 +73,7 @@ class TopicWatch:
             await set_within(self._wake, LOOK_S)
 
     async def _check_topic(self, topic: str) -> bool:
-        """Look at one topic; return whether the cluster knew its identity."""
+        """Check one topic; return whether the cluster knew its identity."""
         try:
             identity = await self._cluster.topics.identity(topic)
         except UnknownTopicOrPartitionError:

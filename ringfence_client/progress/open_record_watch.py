@@ -42,7 +42,7 @@ class OpenRecordWatch:
         return topic in self._known
 
     async def refresh(self, topics: Collection[str]) -> None:
-        """Look again if the topics differ or the last look is old. After a failed look, nothing is known until the next one."""
+        """Count the records again if the topics differ or the last count is old. After a failed count, nothing is known until the next one."""
         wanted, now = frozenset(topics), clock.now()
         if self._asked[0] == wanted and now - self._asked[1] < EVERY_S:
             return
@@ -63,7 +63,7 @@ class OpenRecordWatch:
 async def read_open_records(
     cluster: Cluster, app_id: str, counts: OpenRecordCounts, topics: Collection[str]
 ) -> Found:
-    """Look once. Reads the settled records from the cluster's progress topic.
+    """Count the open records once. Reads the settled records from the cluster's progress topic.
 
     Raises:
         KafkaError: The cluster does not answer.

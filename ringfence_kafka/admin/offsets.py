@@ -116,7 +116,7 @@ class OffsetReader:
                         node = self._known_leader(tp)
                         if which >= 0:  # a timestamp, which queries rarely share
                             return _offset(await self._request(node, which, [tp]), tp)
-                        return await self._together(node, which).answer(tp)
+                        return await self._coalescer(node, which).answer(tp)
                     except KafkaError as error:
                         if not error.retriable:
                             raise
@@ -177,7 +177,7 @@ class OffsetReader:
         await asyncio.gather(*map(ask, by_node))
         return errors
 
-    def _together(self, node: int, which: int) -> RequestCoalescer[TopicPartition, int]:
+    def _coalescer(self, node: int, which: int) -> RequestCoalescer[TopicPartition, int]:
         if (node, which) not in self._asked:
             self._asked[node, which] = RequestCoalescer(partial(self._request, node, which))
         return self._asked[node, which]

@@ -34,6 +34,12 @@ def upstream(name: str, addresses: Iterable[AddressSettings]) -> tuple[str, ...]
     return tuple(found)
 
 
+def chain_starts(addresses: Iterable[AddressSettings]) -> dict[str, str]:
+    """Return the first address of the chain of each chained address, by name."""
+    fed_by = feeders(addresses)
+    return {name: list(_path(name, fed_by))[-1] for name in fed_by}
+
+
 def upstream_first(addresses: Sequence[AddressSettings]) -> list[AddressSettings]:
     """Return the addresses in an order in which each one follows the address that feeds it."""
     by_name = {address.name: address for address in addresses}

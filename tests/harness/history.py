@@ -1,4 +1,4 @@
-"""History of a run, which the checker judges: what was sent, and what the topics hold, by clients that are not Ringfence's."""
+"""History of a run: the sent records, and the content of the topics. Independent clients read it, and the checker judges it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -20,6 +20,14 @@ _ROCKSDB_FIRST: Final = (
 )
 _ONE_TRANSACTION: Final = f"{_LANE_PATH_TESTS}::test_a_batch_is_one_transaction"
 
+_TRANSACT: Final = """\
+bases = await producer.transact(
+                [*outputs, *state],
+                {TopicPartition(topic, partition): end for partition, end in ends.items()},
+                opening.group_id,
+                approve,
+            )"""
+
 MUTANTS: Final = (
     Mutant(
         "rocksdb-before-commit",
@@ -64,12 +72,7 @@ MUTANTS: Final = (
         "IDs are stored in a transaction of their own: if the outputs fail then, the resend is dropped.",
         Patch(
             _TRANSACTIONS,
-            "bases = await producer.transact(\n"
-            "                [*outputs, *state],\n"
-            "                {TopicPartition(topic, partition): end for partition, end in ends.items()},\n"
-            "                opening.group_id,\n"
-            "                approve,\n"
-            "            )",
+            _TRANSACT,
             "bases = await producer.transact(state, {}, opening.group_id)\n"
             "            await producer.transact(outputs, {TopicPartition(topic, partition): end for partition, end in ends.items()}, opening.group_id)",
         ),
@@ -81,12 +84,7 @@ MUTANTS: Final = (
         "What is forwarded is committed apart from the offset: after a failure it is forwarded twice.",
         Patch(
             _TRANSACTIONS,
-            "bases = await producer.transact(\n"
-            "                [*outputs, *state],\n"
-            "                {TopicPartition(topic, partition): end for partition, end in ends.items()},\n"
-            "                opening.group_id,\n"
-            "                approve,\n"
-            "            )",
+            _TRANSACT,
             "forward = [each for each in outputs if each.topic == opening.forward_topic]\n"
             "            outputs = [each for each in outputs if each.topic != opening.forward_topic]\n"
             "            await producer.transact(forward, {}, opening.group_id)\n"
@@ -99,12 +97,7 @@ MUTANTS: Final = (
         "The input offset is committed ahead of the outputs: if these fail then, the batch is lost.",
         Patch(
             _TRANSACTIONS,
-            "bases = await producer.transact(\n"
-            "                [*outputs, *state],\n"
-            "                {TopicPartition(topic, partition): end for partition, end in ends.items()},\n"
-            "                opening.group_id,\n"
-            "                approve,\n"
-            "            )",
+            _TRANSACT,
             "await producer.transact([], {TopicPartition(topic, partition): end for partition, end in ends.items()}, opening.group_id)\n"
             "            bases = await producer.transact([*outputs, *state], {}, opening.group_id)",
         ),

@@ -131,7 +131,7 @@ CASES = {
 
 CAPACITY: Final = 30
 SHARES: Final = (0.0, 0.0, 0.02, 0.1, 0.5, 0.5)
-"""Of the records of each lane, how many are forwarded."""
+"""Share of forwarded records, by lane."""
 
 
 def _random_traffic() -> tuple[Case, dict[int, list[int]]]:

@@ -1,4 +1,4 @@
-"""Try many seeds at a time, in several processes, which neither unwind nor collect what remains of a world: that saves a sixth of the time."""
+"""Try many seeds in several processes. The processes neither unwind nor collect the rest of a world, which saves a sixth of the time."""
 
 import os
 import pickle

@@ -8,7 +8,7 @@ from app.commands.status.model import LeftLetters, Status
 from ringfence_client.progress.open_records import Found, OpenRecordCounts
 from ringfence_client.progress.progress_record import Progress
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.config.chains import upstream
+from ringfence_kafka.config.chains import chain_starts
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
 
@@ -45,6 +45,7 @@ async def read_open_records(
 
 def placed(settings: Settings, status: Status, found: Found, ignored: Collection[str]) -> Status:
     """Add the open records to addresses and consumer groups of the status."""
+    starts = chain_starts(settings.addresses)
     quarantines = {address.name: address.quarantine_topic for address in settings.addresses}
     letters = {
         (address.name, group): records
@@ -59,7 +60,7 @@ def placed(settings: Settings, status: Status, found: Found, ignored: Collection
             replace(
                 address,
                 quarantine=found.records.get((quarantines[address.address], "")),
-                chain_start=(upstream(address.address, settings.addresses) or ("",))[-1],
+                chain_start=starts.get(address.address, ""),
             )
             for address in status.addresses
         ],

@@ -29,13 +29,13 @@ NOT_OK: Final = 1
 def as_document(status: Status, found: Collection[Finding]) -> dict[str, Any]:
     """Return the document for programs and for the worker's page."""
     return {
-        "ok": not _any_stands(found),
+        "ok": not _needs_action(found),
         "findings": [asdict(finding) for finding in found],
         **asdict(status),
     }
 
 
-def _any_stands(found: Collection[Finding]) -> bool:
+def _needs_action(found: Collection[Finding]) -> bool:
     return any(finding.stands for finding in found)
 
 
@@ -50,7 +50,7 @@ def print_status(settings: Settings, *, as_json: bool, watch: bool, ignored: Col
         click.echo(json.dumps(as_document(status, found), indent=2))
     else:
         show(status, found)
-    return NOT_OK if _any_stands(found) else 0
+    return NOT_OK if _needs_action(found) else 0
 
 
 def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> int:
@@ -63,7 +63,7 @@ def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> in
                 try:
                     status = asyncio.run(read_status(settings, ignored, counts))
                     found = findings(status)
-                    code = NOT_OK if _any_stands(found) else 0
+                    code = NOT_OK if _needs_action(found) else 0
                     if as_json:
                         click.echo(json.dumps(as_document(status, found)))
                     else:

@@ -1,8 +1,8 @@
 """Judge what handlers did, group by group, from the lines that they appended (:mod:`tests.support.handlers`).
 
 A group has a next sequence number: a lower one is a repetition, a higher one out of order. Only a *disturbance* of the process that ran a
-message last (killed, or frozen until others took over) excuses a repetition from there on. What a *snapshot* lists as written is never begun
-after it. A *token* belongs to one holder of a partition, and never falls, unless a process did not know yet that it had slept.
+message last (killed, or frozen until others took over) excuses a repetition from there on. A message that a *snapshot* lists as
+written does not begin after it. A *token* belongs to one holder of a partition, and never falls, unless a process did not know yet that it had slept.
 """
 
 import math

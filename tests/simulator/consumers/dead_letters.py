@@ -39,7 +39,7 @@ def dead_letters(of: Evidence) -> Iterable[str]:
 
 
 def _killers_alone(of: Evidence) -> bool:
-    """Whether processes die of one message only, and late enough to find out of which: beside two, an innocent one is not told apart."""
+    """Return whether processes die of one message only, and late enough to identify it. Beside two, nobody can identify an innocent one."""
     plan = of.world.plan
     deadly = [task for happening in plan.happenings for task in happening.messages if task.outcome == "kill"]
     sends = all(happening.kind is Kind.SEND for happening in plan.happenings)

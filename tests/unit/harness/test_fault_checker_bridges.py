@@ -216,7 +216,7 @@ def test_from_the_source(history: History, anomalies: list[Anomaly]) -> None:
 
 
 def test_ids_ignored() -> None:
-    """Where the target ignores IDs, both copies of a message that was sent twice have to be accepted."""
+    """A target that ignores IDs must accept both copies of a message that was sent twice."""
     (lost,) = crossed(SENT_TO_SOURCE, _history(), ids_ignored=True)
 
     assert lost.anomaly is Anomaly.LOST

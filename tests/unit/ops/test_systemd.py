@@ -81,8 +81,8 @@ def test_units() -> None:
 def test_service(unit: Path) -> None:
     """The command line accepts each unit's command, which `current` points to: a version is changed by that alone.
 
-    A unit gets enough time to drain, runs as its own user, and writes only in its own folder. What serves is
-    restarted after any failure, however long the broker is away; a requested stop ends it.
+    A unit gets enough time to drain, runs as its own user, and writes only in its own folder. It starts again after
+    any failure, however long the broker is away, but not after a requested stop.
     """
     arguments = _arguments(unit)
     [limit] = _values(unit, "TimeoutStopSec")

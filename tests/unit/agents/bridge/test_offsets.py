@@ -86,7 +86,7 @@ def test_lost_end(offset: int, note: OffsetMetadata, missing: Missing | None, be
 
 
 def test_what_changed_under_it() -> None:
-    """A lost end keeps what was confirmed; messages that were confirmed but not committed are no gap; another topic is begun."""
+    """A lost end keeps the confirmed offset. Confirmed messages without a commit do not count as a gap. Another topic begins at its start."""
     lost = start_position(0, LOG, 50, NOTE, [], "earliest", _missing(105))
     short = start_position(0, replace(LOG, start=85), 50, NOTE, [], "earliest", _missing(82, 82))
     other = start_position(

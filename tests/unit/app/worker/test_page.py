@@ -17,7 +17,7 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
 from ringfence_kafka.page import HEADERS
 from tests.support.pages.chromium import Tab, tab
-from tests.support.standing import STATUS, with_lanes, with_share
+from tests.support.statuses import STATUS, with_lanes, with_share
 
 BAD = with_share(
     lag=5, failing_group="<script>alert(1)</script>", failing_attempts=4, failing_seconds=99.0, hot_group="a", hot_depth=4

@@ -13,7 +13,7 @@ from app.commands.status.findings import findings
 from app.commands.status.model import Address
 from ringfence_kafka.page.history import SPANS, Charts, Subject, Values
 from tests.support.pages.chromium import tab
-from tests.support.standing import CONSUMERS, LANE, SHARE, STATUS, with_share
+from tests.support.statuses import CONSUMERS, LANE, SHARE, STATUS, with_share
 from tests.unit.app.worker.test_page import overflow, served
 
 EVIL = "<script>alert(1)</script>\x1b[31m"

@@ -1,4 +1,4 @@
-"""What the ledger refuses and what it costs. ``tests/property/test_ledger_model.py`` compares all its answers with a model."""
+"""Refusals and costs of the ledger. ``tests/property/test_ledger_model.py`` compares all its answers with a model."""
 
 import gc
 import random

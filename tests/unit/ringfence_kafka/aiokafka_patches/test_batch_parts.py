@@ -189,7 +189,7 @@ def test_a_length_that_none_has() -> None:
 
 
 async def test_what_is_kept_is_counted(buffers: Buffers) -> None:
-    """The window and the decompressed bytes beyond a part count as fetched between two parts. So do bytes that the core keeps."""
+    """The window and the decompressed bytes beyond a part count as fetched between two parts, and so do bytes that the core keeps."""
     data = _large(20, 100_000, 4)
     fetched = Fetched(data)
     parsed = fetched._records[TP]._partition_records

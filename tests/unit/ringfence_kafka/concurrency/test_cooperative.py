@@ -68,7 +68,7 @@ async def test_busy_loop_is_shared() -> None:
 
 
 async def test_cancelled_between_two_slices() -> None:
-    """A cancelled computation releases its resources at once, and the next has its turn. So it is after one that failed."""
+    """A cancelled or failed computation releases its resources at once, and the next one has its turn."""
     seen: list[str] = []
     slices = TimeSlices()
 

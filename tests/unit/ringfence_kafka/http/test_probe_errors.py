@@ -18,7 +18,7 @@ from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.http import probe_errors
 from ringfence_kafka.http.auth import HttpAuth, http_auth, session
 from ringfence_kafka.http.probe_errors import ProbeError
-from tests.support.standing import STATUS, WORKER, with_lanes, with_share
+from tests.support.statuses import STATUS, WORKER, with_lanes, with_share
 from tests.unit.ringfence_kafka.http.served import certificate_files, served
 
 NOW = datetime.now(UTC)

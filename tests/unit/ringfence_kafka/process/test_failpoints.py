@@ -51,7 +51,7 @@ async def test_install_and_remove() -> None:
 
 
 def test_unknown_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A point that the code never reaches is refused with those that it does: a fault that never happens proves nothing."""
+    """An unknown point is refused, and the error lists the known ones. A fault that never happens would prove nothing."""
     expected = f"'after-comit' is no fail point: known are {', '.join(sorted(POINTS))}"
     monkeypatch.setenv("RINGFENCE_FAILPOINTS", "after-comit:*=kill")
 

@@ -38,7 +38,7 @@ def test_nothing_found() -> None:
 
 
 def test_java_home_first(tmp_path: Path) -> None:
-    """JAVA_HOME takes precedence over PATH, and hides it from Spark alone if there is no Java in it."""
+    """JAVA_HOME takes precedence over PATH. Without a Java in it, Spark does not use PATH, and Kafka does."""
     home = _fake_java(tmp_path / "home", 'openjdk version "21" 2023-09-19')
     other = _fake_java(tmp_path / "other", 'openjdk version "17.0.15" 2025-04-15')
     path, gone = str(other.parent), str(tmp_path / "gone")

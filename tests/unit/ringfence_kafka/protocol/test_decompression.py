@@ -147,7 +147,7 @@ def _peak() -> int:
 
 
 def test_one_large_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two batches with large windows only one has its window, and both come whole. A dropped stream ends its turn."""
+    """Only one of two batches with large windows has its window at a time, and both come whole. A dropped stream ends its turn."""
     monkeypatch.setattr(decompression, "LARGE_WINDOW_BYTES", 100)
     texts = [_text(300_000), _text(200_000)]
     streams = [Stream(ZSTD, _without_size(text)) for text in texts]

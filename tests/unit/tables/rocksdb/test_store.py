@@ -309,7 +309,7 @@ def _unprivileged() -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", ["new", "mine", "theirs"])
 def test_unusable_folder(name: str) -> None:
-    """A folder that cannot be written, or with a file that may not be read, is no damage: Ringfence must not delete it."""
+    """A folder without write access, or with an unreadable file, does not count as damaged: Ringfence must not delete it."""
     with _unprivileged() as folder:
         with pytest.raises(PrerequisiteError) as caught:
             Store(folder / name)

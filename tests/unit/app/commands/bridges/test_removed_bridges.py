@@ -13,7 +13,7 @@ from app.commands.bridges.removed_bridges import Left
 from app.commands.status.model import LeftBridge
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.committed_offsets import Committed
-from tests.support.standing import STATUS, only
+from tests.support.statuses import STATUS, only
 
 CONNECTION = {
     "name": "eu", "this": "berlin", "addresses": ["orders"], "load_balancing": "strict",

@@ -135,7 +135,7 @@ def test_shown_parts_can_be_found(parts: list[bytes]) -> None:
     ],
 )  # fmt: skip
 def test_what_no_id_is(forms: Any, identifier: list[str], expected: str) -> None:
-    """What no ID of the address is, is refused before any ring is read: to say that it is not known would mislead."""
+    """A text that cannot be an ID of the address is refused before any ring is read. "Not known" would mislead."""
     settings = validate({"addresses": [{"name": "orders", "duplicate_id_from": forms}]})
     with pytest.raises(RingfenceError, match=expected):
         find(settings, "orders", identifier, as_json=False)

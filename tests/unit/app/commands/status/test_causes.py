@@ -13,7 +13,7 @@ from app.commands.status.findings import findings
 from app.commands.status.model import Status, Worker
 from ringfence_kafka.groups.members import Member
 from tables.rocksdb.errors import StateFolderError
-from tests.support.standing import BRIDGE, STATUS, WORKER, only, printed, with_lanes, with_share
+from tests.support.statuses import BRIDGE, STATUS, WORKER, only, printed, with_lanes, with_share
 
 MEMBER = Member("w1", "10.0.0.1", "http://w1:6066", frozenset())
 

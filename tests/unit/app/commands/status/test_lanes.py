@@ -9,7 +9,7 @@ from app.commands.status.lanes import _lane, _lanes_of, _Waiting
 from app.commands.status.model import NOBODY, UNKNOWN
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Meta
-from tests.support.standing import LANE, STATUS, printed
+from tests.support.statuses import LANE, STATUS, printed
 
 ORDERS = AddressSettings.model_validate({"name": "orders", "lanes": 2})
 PLACES = [("orders", 1), ("orders", 3)]

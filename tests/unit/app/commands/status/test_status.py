@@ -19,7 +19,7 @@ from ringfence_kafka.groups import members
 from ringfence_kafka.page.history import SPANS, Charts
 from ringfence_kafka.producer import transaction_version
 from ringfence_kafka.producer.transaction_version import TransactionVersionError
-from tests.support.standing import BRIDGE, STATUS, WORKER, only, printed, with_lanes, with_share
+from tests.support.statuses import BRIDGE, STATUS, WORKER, only, printed, with_lanes, with_share
 
 HOSTILE = "a b; $(reboot) 'c'"
 

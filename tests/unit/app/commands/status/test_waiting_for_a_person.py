@@ -11,7 +11,7 @@ from app.commands.status.findings import findings
 from app.commands.status.model import LeftLetters, Status
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.protocol.run_result import RunResult
-from tests.support.standing import (
+from tests.support.statuses import (
     BRIDGE,
     CONSUMERS,
     SHARE,
