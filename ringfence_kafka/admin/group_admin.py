@@ -136,13 +136,15 @@ class GroupAdmin:
             return "Stable"  # DescribeGroups reports groups of other types as dead
         return DEAD if code else str(state)
 
-    async def members(self) -> members.Members:
-        """Return the members of the group, with their statements.
+    async def members(self, group: str | None = None) -> members.Members:
+        """Return the members of this group or another one, with their statements.
 
         Raises:
             KafkaError: the group's coordinator cannot answer.
         """
-        return await members.fetch(self._connection.admin, self._group_id, self._connection.kafka.instance_of)
+        return await members.fetch(
+            self._connection.admin, group or self._group_id, self._connection.kafka.instance_of
+        )
 
     async def static_members(self) -> list[static_members.Member]:
         """Return the members with their instance names.

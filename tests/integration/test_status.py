@@ -21,7 +21,7 @@ from tests.support.consumers.in_process import Bench, Recorder, consuming, numbe
 from tests.support.consumers.processes import ConsumerProcess
 from tests.support.deployment import exposed, named
 from tests.support.kafka import Sent
-from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
 
 PARTITIONS = 2
 
@@ -239,3 +239,23 @@ def test_a_constant_id(bootstrap: str, tmp_path: Path) -> None:
     assert [log.count(f"have the ID same. {text}") for text in means] == [1, 1]
     for item in names:
         assert f'ringfence_frequent_id_share{{address="{item}",lane="{item}-0"}} 1.0' in metrics
+
+
+def test_workers_of_another_app(bootstrap: str, tmp_path: Path) -> None:
+    """Workers of another ``app.id`` that accept the same messages are a problem until they stop."""
+    name = kafka.unique("apps")
+    first, second = (
+        configure(tmp_path, bootstrap, app, [{"name": name, "partitions": 1}]) for app in (name, f"{name}-2")
+    )
+    with worker(first, "w1"), worker(second, "w2") as other:
+        told = [
+            run_verb("status", "--json", "--config", str(config), check=False) for config in (first, second)
+        ]
+        assert other.stop() == 0
+        after = run_verb("status", "--json", "--config", str(first), check=False)
+    found = [json.loads(done.stdout)["findings"] for done in (*told, after)]
+
+    assert [done.returncode for done in (*told, after)] == [1, 1, 0]
+    for findings_, app in zip(found, (f"{name}-2", name), strict=False):
+        assert f"workers of app.id {app} accept its messages too" in findings_[0]["what"]
+    assert found[2] == []

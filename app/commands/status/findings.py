@@ -67,6 +67,10 @@ def _workers(status: Status) -> Iterator[Finding]:
     for fault in status.foreign:
         what = f"{fault}: messages that it reads are not accepted until it has left"
         yield Finding(f"workers of {status.app}", what, WAY_OUT, "", stands=True)
+    for address, app in status.other_apps:
+        what = f"workers of app.id {app} accept its messages too, so each message is accepted twice"
+        do = "stop the workers of one of the two; the next reconciliation run names the messages (DOUBLED)"
+        yield Finding(f"address {address}", what, do, "", stands=True)
     if not status.addresses:
         return
     where = f"workers of {status.app}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import aiohttp
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from agents.rules.member_statements import is_worker
 from agents.topic_checks.lanes import lane_faults, lanes_before, live
@@ -74,6 +74,30 @@ async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
     with contextlib.suppress(KafkaError, OSError):
         return [fault(settings.app.id, member) for member in await cluster.groups.foreign_members(is_worker)]
     return []
+
+
+async def other_apps(settings: Settings, cluster: Cluster) -> list[tuple[str, str]]:
+    """Return address and ``app.id`` of workers of other applications that read an address's input topic too.
+
+    A changelog names the application, and the members of its group have the input topic. Groups that this user may not see are left out.
+    """
+    found = []
+    with contextlib.suppress(KafkaError, OSError):
+        topics = await cluster.connection.admin.list_topics()
+        for address in settings.addresses:
+            end = wire_names.changelog_topic("", address.name)
+            apps = {topic.removesuffix(end) for topic in topics if topic.endswith(end)} - {
+                "",
+                settings.app.id,
+            }
+            for app in sorted(apps):
+                with contextlib.suppress(GroupAuthorizationFailedError):
+                    members = (await cluster.groups.members(app)).members
+                    if any(
+                        topic == address.input_topic for member in members for topic, _ in member.partitions
+                    ):
+                        found.append((address.name, app))
+    return found
 
 
 def _worker(

@@ -343,6 +343,8 @@ class Status:
     """Problems with deleted topics of consumers."""
     foreign: list[str] = field(default_factory=list)
     """A line for each member of the workers' group that is not a worker."""
+    other_apps: list[tuple[str, str]] = field(default_factory=list)
+    """Address, and ``app.id`` of other workers that accept its messages too."""
     left_letters: list[LeftLetters] = field(default_factory=list)
     last_run: RunResult | None = None
     """Last reconciliation run; None = no run in the last days, or unknown."""

@@ -68,9 +68,10 @@ async def _read(settings: Settings, ignored: Collection[str], counts: Counts) ->
             _bridges(settings, counts.bridges),
             removed_bridges.find_removed(settings),
         )
-        found, (last, silent) = await asyncio.gather(
+        found, (last, silent), others = await asyncio.gather(
             open_records.read_open_records(settings, cluster, counts.addresses, consumers.settled),
             _last_run(settings, cluster),
+            lanes.other_apps(settings, cluster),
         )
     status = Status(
         app=settings.app.id,
@@ -86,6 +87,7 @@ async def _read(settings: Settings, ignored: Collection[str], counts: Counts) ->
             LeftBridge(item.bridge, item.what, item.do, stands=item.read_by is None) for item in left
         ],
         foreign=foreign,
+        other_apps=others,
         deleted=deleted,
         last_run=last,
     )
