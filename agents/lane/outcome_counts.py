@@ -132,7 +132,8 @@ class OutcomeCounts:
 
     def _header_names(self, outcome: Outcome, due: Sequence[DueRecords], place: int) -> Iterable[str]:
         record = outcome.here[place].record if outcome.here else _record_at(due, place)
-        return () if record is None else (name for name, _ in record.headers)
+        own = self._opening.address.id_headers  # a null is no ID
+        return () if record is None else (name for name, _ in record.headers if name not in own)
 
     def _count_envelopes(self, outcome: Outcome) -> list[int]:
         """Count each envelope also as a message. Return the number of parts of each accepted envelope."""

@@ -97,7 +97,13 @@ def _key_and_headers(line: Line, address: AddressSettings) -> tuple[bytes | None
     headers = _encoded(line.headers)
     key = None if line.group is None else line.group.encode()
     if address.group_header and key is not None:
-        headers.append((address.group_header, key))
+        groups = [content for name, content in headers if name == address.group_header]
+        if any(content != key for content in groups):
+            raise ValueError(
+                f"headers: {address.group_header!r} is a group beside group = {line.group!r}: give one of them"
+            )
+        if not groups:
+            headers.append((address.group_header, key))
     if line.id is not None:
         headers.append((_id_header(line, address), line.id.encode()))
     return key, headers

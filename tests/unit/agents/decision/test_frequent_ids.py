@@ -158,13 +158,18 @@ def test_records_of_the_core(source: str | list[str], named: FrequentId, clock: 
 
 
 def test_records_of_python(clock: SimpleNamespace) -> None:
-    """The path in Python has the IDs at hand. A message that its hop has decided about counts with no ID."""
+    """The path in Python has the IDs at hand. A message that its hop has decided about counts with no ID.
+
+    A header that is configured for IDs and null is not named as a possible ID.
+    """
     counts = _counts()
-    records: list[Any] = [SimpleNamespace(headers=())] * 24
+    headers = (("_AMQ_DUPL_ID", None), ("order-id", b"7"))
+    records: list[Any] = [SimpleNamespace(headers=headers)] * 25
     here = [Item(record, b"", CONSTANT, None, None, 0) for record in records]
     for item in here[12:]:
         item.resent = True
-    verdicts = [Verdict.ACCEPTED, *[Verdict.DUPLICATE] * 23]
+    verdicts = [Verdict.ACCEPTED, *[Verdict.DUPLICATE] * 23, Verdict.UNCHECKED]
     counts.count(Outcome(Checked(verdicts, [], 0, [], []), here), [], 0.1, 1)
 
     assert counts.frequent_ids.most == FrequentId(CONSTANT, 11, 23)
+    assert counts.missing_ids.names == ["order-id"]

@@ -139,7 +139,7 @@ def test_transaction() -> None:
                     "value": "credit",
                     "headers": {"ID": "2"},
                 },
-                {"address": "notes", "group": "north", "value": None},
+                {"address": "notes", "group": "north", "value": None, "headers": {"region": "north"}},
                 {"address": "transfers", "id": "t-2", "value": "", "headers": {"_AMQ_DUPL_ID": "4"}},
             ],
         }
@@ -220,6 +220,7 @@ def test_an_id_that_is_refused() -> None:
         ({"parts": [{"value": 1}, {"value": 1, "headers": {"_RF_KEY": ""}}]}, "part 2/2: headers: '_RF_KEY' begins with _RF_", "rename it"),
         ({"parts": [{"value": 1}, {"value": 1, "address": "ledgers"}]}, "part 2/2: address 'ledgers' is not in transaction_addresses of transfers", "add it there, or send such envelopes to an address that lists it"),
         ({"parts": [{"value": 1, "address": "payments", "id": "1", "headers": {"_AMQ_DUPL_ID": "2"}}]}, "part 1/1: headers: '_AMQ_DUPL_ID' is a duplicate ID beside id", "give one of them"),
+        ({"parts": [{"value": 1, "group": "a", "headers": {"region": "b"}}]}, "part 1/1: headers: 'region' is a group beside group = 'a'", "give one of them"),
     ],
     ids=lambda item: str(item)[:60],
 )  # fmt: skip
