@@ -99,10 +99,11 @@ class FutureFormat:
         _stop(self._worker)
         files = Rdict(str(self._folder), options=Options(raw_mode=True))
         try:
-            record = files[b"m"]
-            assert isinstance(record, bytes)
-            files[b"m"] = record.replace(rb"\"format\":1", rb"\"format\":9")
-            self.struck += files[b"m"] != record
+            if b"m" in files:  # missing after damage that the worker has not repaired yet
+                record = files[b"m"]
+                assert isinstance(record, bytes)
+                files[b"m"] = record.replace(rb"\"format\":1", rb"\"format\":9")
+                self.struck += files[b"m"] != record
         finally:
             files.close()
 
