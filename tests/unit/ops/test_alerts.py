@@ -22,7 +22,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.http.server import ProcessMetrics
-from tests.support.deployment import DASHBOARD, RULES, exposed, expressions, filled, named
+from tests.support.deployment import RULES, exposed, expressions, filled, named
 
 TESTS = RULES.with_name("ringfence.rules.test.yml")
 
@@ -88,13 +88,3 @@ def test_metrics_are_exposed() -> None:
 
     assert named() - found == set()
     assert "ringfence_fenced" not in found
-
-
-def test_panels_do_not_overlap() -> None:
-    """No panel of the dashboard covers another."""
-    place = r'"gridPos": \{\s*"h": (\d+),\s*"w": (\d+),\s*"x": (\d+),\s*"y": (\d+)'
-    places = [tuple(map(int, found)) for found in re.findall(place, DASHBOARD.read_text("utf-8"))]
-    cells = [(x, y) for h, w, left, top in places for x in range(left, left + w) for y in range(top, top + h)]
-
-    assert len(cells) == len(set(cells))
-    assert max(x for x, _ in cells) == 23

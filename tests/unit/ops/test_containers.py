@@ -1,19 +1,6 @@
-"""The trial of images and compose file: what it takes from a machine, and what it expects."""
+"""The trial of images and compose file: what it takes from a machine."""
 
-import pytest
-
-from ringfence_kafka.errors import PrerequisiteError
 from tests.containers import machine
-from tests.containers.command import CommandError, attempt, run
-
-
-def test_refusal_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Missing programs are named if Debian's packages are not available."""
-    monkeypatch.setattr(machine, "is_debian", lambda: False)
-
-    with pytest.raises(PrerequisiteError, match="missing here: no-such-program"):
-        machine.require(["sh", "no-such-program"], ["podman"])
-    assert machine.require(["sh"], ["podman"]) == []
 
 
 def test_pip_settings_reach_the_images() -> None:
@@ -30,12 +17,3 @@ global.trusted-host='\na.example\nb.example'
         "[global]\nindex-url = https://two.example/simple\ntrusted-host = a.example b.example\ntimeout = 180\n"
     )
     assert machine.pip_settings("") == "[global]\n"
-
-
-def test_a_program_that_fails_shows_its_last_lines() -> None:
-    assert attempt(["sh", "-c", "echo out; echo err >&2; exit 3"], limit_s=10).code == 3
-    with pytest.raises(CommandError, match=r"ended with 3: its last lines:\n    out\n    err"):
-        run(["sh", "-c", "echo out; echo err >&2; exit 3"], limit_s=10)
-    with pytest.raises(CommandError, match=r"did not end within 0 s"):
-        run(["sleep", "10"], limit_s=0.1)
-    assert run(["cat"], limit_s=10, given="in") == "in"

@@ -39,17 +39,6 @@ def _environment(name: str) -> dict[str, Any]:
     return {item["name"]: item for item in _container(name).get("env", [])}
 
 
-def test_what_there_is() -> None:
-    """Workers keep their names; consumers and bridges have none to keep; the run has its time."""
-    assert set(WITH_PODS) == {
-        "StatefulSet/ringfence-worker",
-        "Deployment/billing",
-        "Deployment/ringfence-bridge",
-        "CronJob/ringfence-reconcile",
-    }
-    assert MANIFESTS["StatefulSet/ringfence-worker"]["spec"]["podManagementPolicy"] == "Parallel"
-
-
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_schema(name: str) -> None:
     """Kubernetes 1.31 or KEDA accepts every manifest, and no key is misspelt."""

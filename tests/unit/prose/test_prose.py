@@ -2,11 +2,8 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.prose import __main__ as check
 from tests.prose import faults, sentences
-from tests.support.checkout import ROOT
 
 PAGE = """# What a heading says is not judged
 
@@ -30,21 +27,15 @@ print(f"{topic} has {count} partitions")
 '''
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("The lane closes, and its successor reads the changelog.", []),
-        ("Who holds this partition?", []),
-        ("Of each address it keeps the newest record.", ["opens with a relative"]),
-        ("It knows what it needs, which is little, where it is.", ["3 relatives"]),
-        (" ".join(["word"] * 26), ["26 words"]),
-    ],
-)
-def test_sentence(text: str, found: list[str]) -> None:
-    assert faults.of_sentence(text) == found
-
-
-def test_subject() -> None:
+def test_faults() -> None:
+    for text in ("The lane closes, and its successor reads the changelog.", "Who holds this partition?"):
+        assert faults.of_sentence(text) == []
+    for text, found in (
+        ("Of each address it keeps the newest record.", "opens with a relative"),
+        ("It knows what it needs, which is little, where it is.", "3 relatives"),
+        (" ".join(["word"] * 26), "26 words"),
+    ):
+        assert faults.of_sentence(text) == [found]
     for subject in ("Add a page", "Embed Kafka", "Process it", "Bring it back", "Add " + "x" * 68):
         assert faults.of_subject(subject) == []
     for subject in ("Added a page", "Adding it", "Adds it", "The page", "Add " + "x" * 69):
@@ -67,16 +58,6 @@ def test_places(tmp_path: Path) -> None:
         [(1, "Do what is asked for."), (5, "A comment of two lines is one sentence.")],
         [(7, "lane %s: a write was refused"), (8, "X has X partitions")],
     ]
-
-
-@pytest.mark.parametrize(("limit", "expected"), [(40.0, "a.md:7: opens"), (60.0, "lower the limit to 50.2")])
-def test_limit(limit: float, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A share above its limit fails and names the sentences; one far below it allows a lower limit."""
-    texts = ("Of each the newest.", "The lane closes now.")
-    found = [sentences.Sentence(ROOT / "a.md", 7, text) for text in texts]
-
-    assert check.measure("pages", found, limit) is (limit > 50)
-    assert expected in capsys.readouterr().out
 
 
 def test_subjects_since_the_day(tmp_path: Path) -> None:

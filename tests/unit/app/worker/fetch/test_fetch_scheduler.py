@@ -72,6 +72,14 @@ def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
     assert asked.brokers() == ([NEAR, FAR], IDLE_S)
 
 
+def test_who_is_behind_does_not_wait() -> None:
+    """A broker does not wait if one of its partitions is behind, in any order of reads, or if nothing was read from it."""
+    for behind in ({}, {"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}):
+        asked = Asked()
+        asked.read(**behind)
+        assert asked.brokers() == ([NEAR, FAR], IDLE_S)
+
+
 @pytest.mark.parametrize(
     ("fetched_s", "counted"),
     [(0.002, True), (0.04, False)],
@@ -88,15 +96,6 @@ def test_when_a_batch_begins(fetched_s: float, counted: bool) -> None:
 
     assert asked.pace.asked_at(TopicPartition("orders", 1)) == (began if counted else asked.now)
     assert asked.pace.asked_at(TopicPartition("orders", 2)) == asked.now
-
-
-@pytest.mark.parametrize("behind", [{}, {"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}])
-def test_who_is_behind_does_not_wait(behind: dict[str, bool]) -> None:
-    """A broker does not wait if one of its partitions is behind, in any order of reads, or if nothing was read from it."""
-    asked = Asked()
-    asked.read(**behind)
-
-    assert asked.brokers() == ([NEAR, FAR], IDLE_S)
 
 
 def test_a_fetch_without_some_is_short() -> None:
@@ -116,12 +115,11 @@ def test_a_fetch_without_some_is_short() -> None:
 
 
 def test_where_nothing_comes_fetches_are_long() -> None:
-    """A quiet broker gets long fetches; any record ends such a fetch and makes the next ones short."""
+    """A quiet broker gets long fetches, a silent topic as long as its partitions cost; any record makes the next ones short."""
     asked = Asked()
     asked.read(p0=False)
     assert asked.wait_ms() == FETCH_WAIT_MS
     asked.now += QUIET_AFTER_S
-    asked.read()
     assert asked.wait_ms() == QUIET_WAIT_MS
     asked.fetcher._records = {TopicPartition("orders", 0): "something"}
     asked.wanted.add(TopicPartition("orders", 0))
@@ -130,18 +128,9 @@ def test_where_nothing_comes_fetches_are_long() -> None:
     asked.read(p0=False)
     assert asked.wait_ms() == FETCH_WAIT_MS
 
-
-def test_where_nothing_comes_for_long_they_last_as_many_partitions_cost() -> None:
-    """Fetches of a silent topic last as long as the number of its partitions costs."""
-    asked = Asked()
-
-    def wait_ms(partitions: int) -> int:
+    asked.now += SILENT_AFTER_S
+    for partitions, wait_ms in ((4, QUIET_WAIT_MS), (1_000, 1_000), (100_000, SILENT_WAIT_MAX_MS)):
         asked.assigned = [TopicPartition("orders", number) for number in range(partitions)]
-        return asked.wait_ms()
-
-    asked.now += SILENT_AFTER_S - 1
-    assert wait_ms(1_000) == QUIET_WAIT_MS
-    asked.now += 1
-    assert [wait_ms(count) for count in (4, 1_000, 100_000)] == [QUIET_WAIT_MS, 1_000, SILENT_WAIT_MAX_MS]
+        assert asked.wait_ms() == wait_ms
     asked.pace.hurry()
-    assert wait_ms(1_000) == FETCH_WAIT_MS
+    assert asked.wait_ms() == FETCH_WAIT_MS

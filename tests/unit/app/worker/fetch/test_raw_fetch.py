@@ -12,7 +12,6 @@ from aiokafka.consumer.subscription_state import Assignment
 
 import native
 from agents.batch.batch import FetchedBatch
-from agents.batch.native_records import joined
 from app.worker.fetch.buffers import COPIES, RAW_COPIES, RAW_RECORD_BYTES, RECORD_BYTES, Buffers, Held
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES, PartedRecords
@@ -71,7 +70,7 @@ def log_of(
 
 
 def settled(buffers: Buffers) -> int:
-    """Return the bytes that are held after everything that was given back is counted."""
+    """Return the bytes held, without those that were given back."""
     buffers.apply_changes()
     return buffers.used
 
@@ -230,23 +229,3 @@ async def test_malformed_in_parts() -> None:
 
     assert 0 < len(records) < 300
     assert buffers.memory.fetched == len(data)
-
-
-async def test_joined_batches_hold_both() -> None:
-    """A joined batch holds the bytes of both and gives back both."""
-    buffers, fetched = buffers_of(), Fetched(log_of(1, 10))
-    (first,) = await read_all(buffers, fetched)
-    fetched.answer(stored([Stored(index) for index in range(10, 15)]))
-    (later,) = await read_all(buffers, fetched)
-    one, two = (
-        FetchedBatch("orders", 0, begin, end, records, 0, bytes=held.bytes, held=(held,))
-        for begin, end, (records, held) in ((0, 10, first), (10, 15, later))
-    )
-    both = one.joined(two)
-
-    assert both is not None
-    assert isinstance(both.records, RawRecords)
-    assert list(both.records) == list(joined(list(first[0]), later[0]))
-    assert both.bytes == first[1].bytes + later[1].bytes == buffers.used
-    both.free()
-    assert settled(buffers) == 0
