@@ -78,9 +78,8 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     """A verb on addresses ends with exit code 2 and names the missing entry if the file has none, or patterns alone."""
     path = tmp_path / "ringfence.toml"
     path.write_text(content)
-    quarantine = [
-        f"quarantine {name}" for name in ("list", "show", "redrive", "drop")
-    ]  # a bridge's may be meant
+    # A bridge's may be meant.
+    quarantine = [f"quarantine {name}" for name in ("list", "show", "redrive", "drop")]
     without = ("audit", "bridge", "broker", "config check", "config show", "demo", "plan", *quarantine)
     for name, arguments in _verbs_except(*without):
         assert entered(*arguments, "--config", str(path)) == 2, name
@@ -109,13 +108,8 @@ def test_every_verb_asks_the_cluster_that_was_named(
 
 @pytest.mark.parametrize(
     ("name", "complaint"),
-    [
-        ("", "without a name"),
-        ("a\nb", "cannot be printed"),
-        ("\udcff", "not UTF-8"),
-        ("x" * 40_000, "40000 bytes"),
-    ],
-)
+    [("", "without a name"), ("a\nb", "cannot be printed"), ("\udcff", "not UTF-8"), ("x" * 40_000, "40000 bytes")],
+)  # fmt: skip
 def test_names_of_consumer_groups(
     name: str, complaint: str, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +120,21 @@ def test_names_of_consumer_groups(
         assert "Invalid value for '--consumer-group'" in said
         assert complaint in said
         assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--messages", "3"), "write ringfence groups show orders GROUP --messages 3"),
+        (("a",), "add --consumer-group NAME; ringfence groups show orders lists them"),
+    ],
+)
+def test_groups_show_is_incomplete(
+    arguments: tuple[str, ...], said: str, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is missing is named, with the command that shows it."""
+    assert entered("groups", "show", "orders", *arguments, "--config", config) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,13 +186,6 @@ def test_errors_become_exit_codes(
         assert lines[0].startswith("Traceback")
     else:
         assert len(lines) == (1 if said else 0)
-
-
-def test_exit_code_of_the_verb(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result of the verb is the exit code of the process."""
-    monkeypatch.setattr(app.commands.topics.topics, "check", lambda _settings, **_options: 3)
-
-    assert entered("topics", "check", "--config", config) == 3
 
 
 def test_bridge_status_is_a_verb(config: str, capsys: pytest.CaptureFixture[str]) -> None:

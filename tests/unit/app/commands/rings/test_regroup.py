@@ -19,9 +19,7 @@ from app.commands.rings.regroup_plan import (
     Regrouping,
     described,
     document,
-    marked,
     plan,
-    unmarked,
 )
 from app.commands.rings.regrouping import Change, Event, Forwarded, Regroup
 from app.commands.rings.show import live_slots
@@ -358,22 +356,26 @@ async def test_two_at_once(before: int, after: int, other: int) -> None:
         assert [logs.metas()[lane].lanes for lane in range(3)] == [3] * 3
 
 
-async def test_all_lanes_are_closed_before_a_ring_is_written() -> None:
-    """All lanes, old and new, are closed before a ring is written."""
-    logs = _Logs(6)
-    _begun(4, 12, logs, _accepted(4))
-    before, rings = logs.metas(), [logs.ids(lane) for lane in range(4)]
-    regrouping = _plan(logs, 12, 6)
-    work = Regroup(_address(), "rf", regrouping, logs, Steps(None))
+@pytest.mark.parametrize(("partitions", "former", "after"), [(12, 4, 6), (4, 0, 2)])
+async def test_all_lanes_are_closed_before_a_ring_is_written(
+    partitions: int, former: int, after: int
+) -> None:
+    """All lanes, old and new, are closed before a ring is written. Marks can be taken back to the records before them."""
+    lanes = former or partitions
+    every = max(lanes, after)
+    logs = _Logs(every)
+    _begun(former, partitions, logs, _accepted(lanes))
+    before, rings = logs.metas(), [logs.ids(lane) for lane in range(lanes)]
+    work = Regroup(_address(), "rf", _plan(logs, partitions, after), logs, Steps(None))
 
     await work.mark()
 
-    assert [is_marked(meta) for meta in logs.metas().values()] == [True] * 6
-    assert [lanes_before(meta) for meta in logs.metas().values()] == [4] * 6
-    assert [logs.ids(lane) for lane in range(4)] == rings
+    assert [is_marked(meta) for meta in logs.metas().values()] == [True] * every
+    assert [lanes_before(meta) for meta in logs.metas().values()] == [former] * every
+    assert [logs.ids(lane) for lane in range(lanes)] == rings
     await work.unmark()
-    assert {lane: meta for lane, meta in logs.metas().items() if lane < 4} == before
-    assert plan(_address(), 12, logs.metas(), 4).done
+    assert {lane: meta for lane, meta in logs.metas().items() if lane < lanes} == before
+    assert plan(_address(), partitions, logs.metas(), former).done
 
 
 def test_ids_reach_their_homes() -> None:
@@ -386,17 +388,6 @@ def test_ids_reach_their_homes() -> None:
             for digest in range(partitions):
                 home = regrouping.wanted.lane_of(digest)
                 assert regrouping.former.lane_of(digest) in regrouping.sources(home)
-
-
-@pytest.mark.parametrize("lanes", [0, 3])
-def test_marks_can_be_taken_back(lanes: int) -> None:
-    """A mark can be taken back to the exact record before it."""
-    offsets = {next_key("orders", 2, lanes): 7, next_key(FORWARD, 2, lanes): 9}
-    meta = Meta(9, 5, 0, offsets, {"orders": 4}, "i", lanes=lanes)
-    closed = marked(meta, 2, lanes)
-
-    assert (closed.next_of("orders", 2), closed.next_of(FORWARD, 2)) == (7, 9)
-    assert unmarked(codec.decode_meta(codec.encode_meta(closed))) == meta
 
 
 async def test_hops_move_along() -> None:
