@@ -10,12 +10,8 @@ from ringfence_kafka.errors import ConfigurationError
 def test_pairs() -> None:
     """A value is kept whole, with equals signs and blanks, and may be empty."""
     given = ["log.retention.ms=60000", " sasl.jaas.config = a b=c ;", "metric.reporters="]
-
-    assert command.parse_properties(given) == {
-        "log.retention.ms": "60000",
-        "sasl.jaas.config": " a b=c ;",
-        "metric.reporters": "",
-    }
+    read = {"log.retention.ms": "60000", "sasl.jaas.config": " a b=c ;", "metric.reporters": ""}
+    assert command.parse_properties(given) == read
 
 
 @pytest.mark.parametrize("pair", ["", "log.retention.ms", "=60000", "a b=1", "a=1\nb=2", "lög=1"])

@@ -18,7 +18,6 @@ from tests.unit.agents.decision.test_decide import Given, Table
 
 
 def message(raw: bytes) -> Line:
-    """Return a line that is a message."""
     line = parse(raw)
     assert isinstance(line, Line)
     return line
@@ -32,62 +31,24 @@ def test_all_keys() -> None:
 
     assert (line.id, line.group, line.payload) == ("a-1", "g", "vé".encode())
     assert line.headers == (("trace", "x"), ("empty", None))
-    repeated = parse(b'{"value": "", "headers": [["hop", "1"], ["via", null], ["hop", "2"]]}')
-    assert repeated.headers == (("hop", "1"), ("via", None), ("hop", "2"))
-
-
-def test_what_is_missing_or_null_is_absent() -> None:
-    """A missing or null key leaves out ID, group or headers; an empty string counts, and null is a null value."""
+    # A value that is not a string is sent as JSON without spaces, with keys in their order.
+    for value, sent in (
+        ('{"b": 1, "a": [true, null]}', '{"b":1,"a":[true,null]}'),
+        ('["\\u00e9"]', '["é"]'),
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+    ):
+        assert message(f'{{"value": {value}}}'.encode()).payload == sent.encode()
+    # A missing or null key leaves out ID, group or headers; an empty string counts, and null is a null value.
     for raw, absent in (
         (b'{"value": null}', None),
         (b'{"id": null, "group": null, "value": null, "headers": null}', None),
         (b'{"id": "", "group": "", "value": ""}', ""),
     ):
         line = message(raw)
-        payload = None if absent is None else absent.encode()
-        assert (line.id, line.group, line.payload, line.headers) == (absent, absent, payload, ())
-
-
-def test_other_values_are_compact_json() -> None:
-    """A value that is not a string is sent as JSON without spaces, with keys in their order."""
-    for value, payload in (
-        ('{"b": 1, "a": [true, null]}', b'{"b":1,"a":[true,null]}'),
-        ('["\\u00e9"]', '["é"]'.encode()),
-        ("123456789012345678901234567890", b"123456789012345678901234567890"),
-    ):
-        assert message(f'{{"value": {value}}}'.encode()).payload == payload
-
-
-@pytest.mark.parametrize(
-    ("raw", "fault", "way_out"),
-    [
-        (b"{", "not JSON", "one JSON object a line"),
-        (b"[1]", "[1] is not an object", '{"id"'),
-        (b'{"grp": "g"}', "unknown key 'grp'", "did you mean 'group'?"),
-        (b'{"x": "g"}', "unknown key 'x'", "known keys are id, group, value, headers, or parts instead of value"),
-        (b'{"id": 7, "value": "", "grop": "x"}', "id = 7 is not a string: put it in quotes", "; unknown key 'grop'"),
-        (b'{"value": NaN}', "NaN", "write a number"),
-        (b'{"headers": "x"}', "headers", "write an object of strings, or a list of [name, value] pairs"),
-        (b'{"headers": {"a": 1}}', '["a", 1] is not a header', "strings"),
-        (b'{"headers": [["_RF_SOURCE", "x"]]}', "'_RF_SOURCE' begins with _RF_", "rename it"),
-        (b'{"id": "a", "\\u0069d": "b", "value": ""}', 'the key "id" occurs twice', "remove one of them"),
-        (b'{"value": {"list": [{"n": 1, "n": 2}]}}', 'the key "n" occurs twice', "remove one of them"),
-        (b'{"value": "", "headers": {"hop": "a", "hop": "b"}}', 'the key "hop" occurs twice', "[name, value]"),
-        (b'{"parts": [{"group": "a", "value": "", "group": "b"}]}', 'the key "group" occurs twice', "remove"),
-        (b"{}", "value: missing", '"value": null to send a null value on purpose'),
-        (b'{"id": "a", "valeu": "x"}', "value: missing", "did you mean 'value'?"),
-        (b'{"id": "a", "value": "", "headers": {"_AMQ_DUPL_ID": "b"}}', "a duplicate ID beside id", "give one of them"),
-    ],
-)  # fmt: skip
-def test_faulty_lines(raw: bytes, fault: str, way_out: str) -> None:
-    """Each problem of a line is named with the remedy."""
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what matters
-        parse(raw)
-
-    assert fault in str(caught.value)
-    assert way_out in str(caught.value)
-    assert not isinstance(caught.value.__cause__, KeyError)
-    assert "\n" not in str(caught.value)
+        assert (line.id, line.group, line.headers) == (absent, absent, ())
+        assert line.payload == (None if absent is None else absent.encode())
+    repeated = parse(b'{"value": "", "headers": [["hop", "1"], ["via", null], ["hop", "2"]]}')
+    assert repeated.headers == (("hop", "1"), ("via", None), ("hop", "2"))
 
 
 def test_nothing_to_send(tmp_path: Path) -> None:
@@ -125,25 +86,13 @@ def composed(line: Any) -> Outgoing:
 
 def test_transaction() -> None:
     """The group is the envelope's key, whatever groups its address has."""
-    record = composed(
-        {
-            "id": "t-1",
-            "group": "acct-1",
-            "headers": {"trace": "x"},
-            "parts": [
-                {"group": "acct-1", "value": {"debit": 10}, "headers": [["a", "1"], ["a", None]]},
-                {
-                    "address": "payments",
-                    "group": "acct-2",
-                    "id": "p-1",
-                    "value": "credit",
-                    "headers": {"ID": "2"},
-                },
-                {"address": "notes", "group": "north", "value": None, "headers": {"region": "north"}},
-                {"address": "transfers", "id": "t-2", "value": "", "headers": {"_AMQ_DUPL_ID": "4"}},
-            ],
-        }
-    )
+    parts = [
+        {"group": "acct-1", "value": {"debit": 10}, "headers": [["a", "1"], ["a", None]]},
+        {"address": "payments", "group": "acct-2", "id": "p-1", "value": "credit", "headers": {"ID": "2"}},
+        {"address": "notes", "group": "north", "value": None, "headers": {"region": "north"}},
+        {"address": "transfers", "id": "t-2", "value": "", "headers": {"_AMQ_DUPL_ID": "4"}},
+    ]
+    record = composed({"id": "t-1", "group": "acct-1", "headers": {"trace": "x"}, "parts": parts})
 
     assert (record.key, record.partition, record.has_id) == (b"acct-1", -1, True)
     assert record.headers == [("trace", b"x"), ("_RF_TX", b"json/1"), ("ID", b"t-1")]
@@ -206,16 +155,37 @@ def test_an_id_that_is_refused() -> None:
             _composed_by(line, duplicate_id_missing="quarantine")
 
 
+def test_shown_keys_are_all() -> None:
+    """The keys that errors list are exactly the keys of the models."""
+    assert {model: set(known) for model, known in json_lines._KEYS.items()} == {
+        model: set(model.model_fields) for model in json_lines._KEYS
+    }
+
+
 @pytest.mark.parametrize(
     ("line", "fault", "way_out"),
     [
+        (b"{", "not JSON", "one JSON object a line"),
+        (b"[1]", "[1] is not an object", '{"id"'),
+        (b'{"grp": "g"}', "unknown key 'grp'", "did you mean 'group'?"),
+        (b'{"x": "g"}', "unknown key 'x'", "known keys are id, group, value, headers, or parts instead of value"),
+        (b'{"id": 7, "value": "", "grop": "x"}', "id = 7 is not a string: put it in quotes", "; unknown key 'grop'"),
+        (b'{"value": NaN}', "NaN", "write a number"),
+        (b'{"headers": "x"}', "headers", "write an object of strings, or a list of [name, value] pairs"),
+        (b'{"headers": {"a": 1}}', '["a", 1] is not a header', "strings"),
+        (b'{"headers": [["_RF_SOURCE", "x"]]}', "'_RF_SOURCE' begins with _RF_", "rename it"),
+        (b'{"value": {"list": [{"n": 1, "n": 2}]}}', 'the key "n" occurs twice', "remove one of them"),
+        (b'{"value": "", "headers": {"hop": "a", "hop": "b"}}', 'the key "hop" occurs twice', "[name, value]"),
+        (b'{"parts": [{"group": "a", "value": "", "group": "b"}]}', 'the key "group" occurs twice', "remove"),
+        (b"{}", "value: missing", '"value": null to send a null value on purpose'),
+        (b'{"id": "a", "valeu": "x"}', "value: missing", "did you mean 'value'?"),
+        (b'{"id": "a", "value": "", "headers": {"_AMQ_DUPL_ID": "b"}}', "a duplicate ID beside id", "give one of them"),
         ({"parts": []}, "no parts", "at least one"),
         ({"parts": None}, "parts = null is not a list", 'write [{"group": …, "value": …}, …]'),
         ({"parts": [{"value": 1}], "value": 1}, "value beside parts", "give one of them"),
         ({"parts": [{"value": 1}], "x": 1}, "unknown key 'x'", "known keys are id, group, parts, headers"),
         ({"parts": [{"value": 1}, 7]}, "part 2/2: 7 is not an object", 'write {"address": …, "id": …'),
         ({"parts": [{"value": float("nan")}]}, "part 1/1: value: NaN", "write a number"),
-        ({"parts": [{"value": 1, "id": 7}]}, "part 1/1: id = 7 is not a string", "quotes"),
         ({"parts": [{"value": 1, "parts": []}]}, "part 1/1: unknown key 'parts'", "known keys are address, id, group, value, headers"),
         ({"parts": [{"value": 1}, {"value": 1, "headers": {"_RF_KEY": ""}}]}, "part 2/2: headers: '_RF_KEY' begins with _RF_", "rename it"),
         ({"parts": [{"value": 1}, {"value": 1, "address": "ledgers"}]}, "part 2/2: address 'ledgers' is not in transaction_addresses of transfers", "add it there, or send such envelopes to an address that lists it"),
@@ -224,18 +194,12 @@ def test_an_id_that_is_refused() -> None:
     ],
     ids=lambda item: str(item)[:60],
 )  # fmt: skip
-def test_faulty_transactions(line: Any, fault: str, way_out: str) -> None:
-    """A faulty transaction is refused at once, and not in quarantine; each problem is named with its part and the remedy."""
+def test_faults(line: Any, fault: str, way_out: str) -> None:
+    """A faulty line or transaction is refused at once, and not in quarantine; each problem is named with the remedy."""
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what matters
-        composed(line)
+        parse(line) if isinstance(line, bytes) else composed(line)
 
     assert fault in str(caught.value)
     assert way_out in str(caught.value)
+    assert not isinstance(caught.value.__cause__, KeyError)
     assert "\n" not in str(caught.value)
-
-
-def test_shown_keys_are_all() -> None:
-    """The keys that errors list are exactly the keys of the models."""
-    assert {model: set(known) for model, known in json_lines._KEYS.items()} == {
-        model: set(model.model_fields) for model in json_lines._KEYS
-    }

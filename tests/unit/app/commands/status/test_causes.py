@@ -39,9 +39,8 @@ async def test_one_disk_is_one_problem() -> None:
         error = StateFolderError(path, f"IO error: {NO_SPACE}: {path}/00000{number}.log", "make room")
         assert not await folder.failed(name, path, 1, error)
         reasons[name] = {"state": "retrying", "reason": str(error), "folder_fault": True}
-    worker = _worker(state_folder=folder.fault, lanes=reasons)
     status = with_lanes(state="retrying", lag=2, folder_fault=True, reason="StateFolderError: no space")
-    status = replace(status, workers=[worker])
+    status = replace(status, workers=[_worker(state_folder=folder.fault, lanes=reasons)])
     found = only(status)
 
     assert (found.where, found.stands, found.do) == ("worker w1", True, "look at 10.0.0.1")
@@ -52,6 +51,11 @@ async def test_one_disk_is_one_problem() -> None:
     assert found.what.endswith("; up to 4 messages wait")
     assert printed(status, 2_000).count("ACT") == 1
     assert page.render(status, [found], "w1", {}).count(NO_SPACE) == 1
+
+
+def test_folder_fault_of_an_earlier_version() -> None:
+    assert lanes._folder_fault({"reason": "StateFolderError: /data/w1/orders-0 cannot be written"})
+    assert not lanes._folder_fault({"reason": "TimeoutError"})
 
 
 async def test_two_causes_are_named() -> None:
@@ -89,13 +93,6 @@ def test_a_long_text_is_shortened() -> None:
     assert text in verb.as_document(status, found)["findings"][0]["what"]
     own = {"orders-0": {"state": "retrying", "reason": text}}
     assert "x" * 500 not in page.render(None, [], "w1", own, "brokers are away")
-
-
-def test_folder_fault_of_a_lane() -> None:
-    """A lane's folder problem comes from a field of its worker's report, or from the error of an earlier version."""
-    assert lanes._folder_fault({"reason": "StateFolderError: /data/w1/orders-0 cannot be written"})
-    assert lanes._folder_fault({"reason": "whatever", "folder_fault": True})
-    assert not lanes._folder_fault({"reason": "TimeoutError"})
 
 
 def test_a_quota_is_a_note() -> None:
@@ -144,12 +141,7 @@ def test_one_cause(status: Status, where: str, what: str) -> None:
 
 @pytest.mark.parametrize(
     ("names", "waits", "stands"),
-    [
-        ([], False, True),
-        (["orders-0"], True, True),
-        (["orders-0"], False, False),
-        (["orders-0", "orders-1"], False, False),
-    ],
+    [([], False, True), (["orders-0"], True, True), (["orders-0", "orders-1"], False, False)],
 )
 def test_lanes_in_memory(names: list[str], waits: bool, stands: bool) -> None:
     """A lane in memory is a note. Beside a lane without room there it is a problem that somebody has to act on.

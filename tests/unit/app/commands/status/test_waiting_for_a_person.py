@@ -188,6 +188,18 @@ def test_last_run_is_a_line() -> None:
 LONG = "payments-of-the-northern-region"
 
 
+def test_consumer_groups_are_named_at_80_columns() -> None:
+    """A terminal of 80 columns shows consumer group and address whole; a wider one also shows which groups wait."""
+    group = {"consumer_group": "billing-north", "address": "orders-europe", "dead_letters": OPEN}
+    groups = {"hot_group": "customer-2", "head_group": "customer-3", "head_age_seconds": 900.0}
+    status = with_share(group, lag=7_654, waiting=106, hot_depth=1_234, **groups)
+    lines = [line for width in (80, 140) for line in printed(status, width).splitlines()]
+    narrow, wide = (line for line in lines if line.startswith("billing-north at orders-europe "))
+
+    assert [text in narrow for text in ("customer", "7,654", " 106 ")] == [False, False, True]
+    assert [text in wide for text in ("customer-3", "customer-2: 1,234")] == [True, True]
+
+
 @pytest.mark.parametrize("width", [80, 200])
 def test_tables_fit(width: int) -> None:
     """Each row of a table is one line. Long names are shortened, and numbers are whole."""
@@ -208,24 +220,3 @@ def test_tables_fit(width: int) -> None:
     for number in ("24,690/s", "197,530", "10.0 %", "7,654", "15 minutes", " 21 "):
         assert any(number in line for line in tables), number
     assert any("…" in line for line in tables) == (width < 200)
-
-
-def test_consumer_groups_are_named_at_80_columns() -> None:
-    """A terminal of 80 columns shows consumer group and address whole; a wider one also shows which groups wait."""
-    group = {"consumer_group": "billing-north", "address": "orders-europe", "dead_letters": OPEN}
-    groups = {"hot_group": "customer-2", "head_group": "customer-3", "head_age_seconds": 900.0}
-    status = with_share(group, lag=7_654, waiting=106, hot_depth=1_234, **groups)
-    narrow, wide = (
-        next(
-            line
-            for line in printed(status, width).splitlines()
-            if line.startswith("billing-north at orders-europe ")
-        )
-        for width in (80, 140)
-    )
-
-    assert "customer" not in narrow
-    assert "customer-3" in wide
-    assert "customer-2: 1,234" in wide
-    assert "106" in narrow.split()
-    assert "7,654" not in narrow

@@ -41,12 +41,10 @@ def test_growth(now: int, counts: tuple[int, ...], wanted: int, growth: Growth) 
 @pytest.mark.parametrize(
     ("now", "counts", "wanted", "said"),
     [
-        (4, (4,), 6, "Choose 8, 12, 16"),
-        (9, (4,), 9, "Choose 12, 16, 20"),
-        (8, (4,), 4, "Kafka cannot remove any"),
+        (4, (4,), 6, "Choose 8, 12, 16"), (9, (4,), 9, "Choose 12, 16, 20"), (8, (4,), 4, "Kafka cannot remove any"),
         (8, (4, 8), 16, "--partitions 8"),
     ],
-)
+)  # fmt: skip
 def test_refused(now: int, counts: tuple[int, ...], wanted: int, said: str) -> None:
     """A refused growth names the alternative."""
     with pytest.raises(GrowthError, match=said):
@@ -99,14 +97,11 @@ def test_growth_of_the_input_alone(lanes: int, now: int, counts: tuple[int, ...]
 @pytest.mark.parametrize(
     ("lanes", "now", "counts", "wanted", "said"),
     [
-        (2, 4, (4, 4), 7, "Choose 6, 8, 10, …"),
-        (4, 6, (4,), 7, "Choose 8, 12, 16, …"),
-        (2, 5, (5,), 6, "rings regroup orders --lanes 1' first"),
-        (2, 4, (4,), 3, "choose 4 or more"),
-        (2, 4, (8,), 6, "choose 8 or more"),
-        (6, 4, (), 5, "choose 6 or more, for lanes = 6"),
+        (2, 4, (4, 4), 7, "Choose 6, 8, 10, …"), (4, 6, (4,), 7, "Choose 8, 12, 16, …"),
+        (2, 5, (5,), 6, "rings regroup orders --lanes 1' first"), (2, 4, (4,), 3, "choose 4 or more"),
+        (2, 4, (8,), 6, "choose 8 or more"), (6, 4, (), 5, "choose 6 or more, for lanes = 6"),
     ],
-)
+)  # fmt: skip
 def test_growth_of_the_input_refused(
     lanes: int, now: int, counts: tuple[int, ...], wanted: int, said: str
 ) -> None:

@@ -62,7 +62,16 @@ def test_required() -> None:
 
 
 def test_each_missing_topic_is_a_fault() -> None:
-    """Each missing topic is one problem with its name and the way to create it."""
+    """Each missing topic is one problem with its name and the way to create it.
+
+    A topic that may not be seen may exist, so the error names the permissions and not a command to create it.
+    """
+    for role, rights in (("input", "Read"), ("accepted", "Write"), ("changelog", "Read and Write")):
+        topics, name = _topics(), NAMES[role]
+        del topics[name]
+        assert compare(_settings(), topics, name).faults == [
+            f"topic {name}: this user may not use it as a worker does: allow {rights} on it"
+        ]
     for name in (*NAMES.values(), *JOURNAL):
         topics = _topics()
         del topics[name]
@@ -71,17 +80,6 @@ def test_each_missing_topic_is_a_fault() -> None:
 
         assert fault.startswith(f"{name} (")
         assert fault.endswith("run 'ringfence topics create'")
-
-
-def test_each_topic_that_may_not_be_seen() -> None:
-    """A topic that may not be seen may exist, so the error names the permissions and not a command to create it."""
-    for role, rights in (("input", "Read"), ("accepted", "Write"), ("changelog", "Read and Write")):
-        topics, name = _topics(), NAMES[role]
-        del topics[name]
-
-        (fault,) = compare(_settings(), topics, name).faults
-
-        assert fault == f"topic {name}: this user may not use it as a worker does: allow {rights} on it"
 
 
 def _fault(**changes: tuple[int, str | None]) -> str:
@@ -153,25 +151,20 @@ def test_what_an_input_does_not_tell() -> None:
     assert smaller["ringfence-orders-forward"] == FORWARD_CONFIG
 
 
-@pytest.mark.parametrize(("setting", "value"), [("cleanup.policy", "compact"), ("retention.ms", "1000")])
-def test_journal_that_forgets(setting: str, value: str) -> None:
-    """A journal that forgets causes a note, because only the reconciliation run needs it."""
-    journal = TopicDescription("ringfence-journal", 1, {"cleanup.policy": "delete", setting: value})
-    found = compare(_settings(), _topics() | {journal.name: journal})
-
-    assert found.faults == []
-    [note] = [note for note in found.notes if note.startswith("ringfence-journal has")]
-    assert f"has {setting}={value}, " in note
-
-
 @pytest.mark.parametrize(
     ("accepted", "source", "told"),
     [("604800000", "604800000", ""), ("3600000", "604800000", "for 60 minutes"), ("604800000", "-1", "for 7 days"),
      ("-1", "-1", ""), ("-1", "86400000", "")],
 )  # fmt: skip
 def test_accepted_topic_that_keeps_less(accepted: str, source: str, told: str) -> None:
-    """An accepted topic that keeps messages for less time than the input causes a note."""
-    topics = _topics()
+    """An accepted topic that keeps messages for less time than the input causes a note.
+
+    A topic has no retention limit if none is set, the broker writes its own time, or only compaction deletes.
+    """
+    topics, kept = _topics(), {"cleanup.policy": "delete", "retention.ms": "5"}
+    log_append, compacted = {"message.timestamp.type": "LogAppendTime"}, {"cleanup.policy": "compact"}
+    for config in (None, {}, kept | compacted, kept | log_append):
+        assert TopicDescription("t", 1, config).retention_ms == math.inf
     for name, retention in (("orders.accepted", accepted), ("orders", source)):
         topics[name] = TopicDescription(name, 4, {"cleanup.policy": "delete", "retention.ms": retention})
 
@@ -181,22 +174,17 @@ def test_accepted_topic_that_keeps_less(accepted: str, source: str, told: str) -
     assert [told in note for note in findings.notes] == ([True] if told else [])
 
 
-def test_retention_of_a_topic() -> None:
-    """A topic has no retention limit if none is set, the broker writes its own time, or only compaction deletes."""
-    kept = {"cleanup.policy": "delete", "retention.ms": "5"}
-    endless: tuple[dict[str, str] | None, ...] = (
-        None,
-        {},
-        kept | {"cleanup.policy": "compact"},
-        kept | {"message.timestamp.type": "LogAppendTime"},
-    )
+def test_topics_of_before() -> None:
+    """A progress topic with large segments or late removal of markers causes a note each, with the command.
 
-    assert TopicDescription("t", 1, kept).retention_ms == 5
-    assert {TopicDescription("t", 1, config).retention_ms for config in endless} == {math.inf}
-
-
-def test_progress_topic_of_before() -> None:
-    """A progress topic with large segments or late removal of markers causes a note each, with the command."""
+    A journal that forgets causes a note, because only the reconciliation run needs it.
+    """
+    for forgets in ({"cleanup.policy": "compact"}, {"retention.ms": "1000"}):
+        journal = TopicDescription("ringfence-journal", 1, {"cleanup.policy": "delete"} | forgets)
+        of_journal = compare(_settings(), _topics() | {journal.name: journal})
+        [(setting, value)] = forgets.items()
+        assert of_journal.faults == []
+        assert any(f"ringfence-journal has {setting}={value}, " in note for note in of_journal.notes)
     before = {"segment.bytes": 8 * 2**20, "delete.retention.ms": 24 * 3600 * 1000}
 
     def found(cleaning: dict[str, int]) -> Findings:
@@ -249,25 +237,20 @@ def test_topics_of_consumers(
 def test_a_partition_for_each_lane(lanes: int, changelog: int, forward: int) -> None:
     """Changelog and forward topic get one partition for each lane, and outputs follow the input.
 
-    Without a replication_factor there are three replicas, or as many as there are brokers.
+    More lanes than partitions create no topic, and the error names both ways out. Without a replication_factor there are three replicas, or as many as there are brokers.
     """
     for existing, brokers in (({}, 9), ({"orders": TopicDescription("orders", 6, {})}, 2)):
         settings = _settings(lanes=lanes, partitions=1 if existing else 6)
         plans = missing(settings, existing, brokers)
         planned = {plan.name: plan.partitions for plan in plans}
 
+        with pytest.raises(
+            TopicError, match=r"no topic was created: orders has lanes = 7.*Set lanes = 6 or lower, or "
+        ):
+            missing(_settings(lanes=7, partitions=6), existing, brokers)
         assert {plan.replication_factor for plan in plans} == {min(3, brokers)}
         assert planned.pop("ringfence-journal") == 1
         assert planned.pop(NAMES["changelog"]) == changelog
         assert planned.pop(NAMES["forward"], 0) == forward
         outputs = {NAMES[role] for role in ("input", "accepted", "quarantine")}
         assert planned == dict.fromkeys(outputs - set(existing), 6)
-
-
-def test_more_lanes_than_partitions() -> None:
-    """More lanes than partitions create no topic, and the error names both ways out."""
-    for existing in ({}, {"orders": TopicDescription("orders", 4, {})}):
-        with pytest.raises(
-            TopicError, match=r"no topic was created: orders has lanes = 5.*Set lanes = 4 or lower, or "
-        ):
-            missing(_settings(lanes=5, partitions=4), existing, 1)
