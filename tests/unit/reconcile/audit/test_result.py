@@ -87,12 +87,9 @@ class _Cluster:
 def test_since_before_there_were_times() -> None:
     """A period that begins before 1970 covers the whole topic, because brokers read negative times as something else."""
     cluster: Any = _Cluster("orders")
-    asked = {
-        since: surveyed(cluster, Wanted("orders", since), 1_795_219_200_000) for since in ("1h", "99999d")
-    }
-    parts = {since: (topic.part.spans, topic.part.whole) for since, topic in asked.items()}
-
-    assert parts == {"1h": ({0: (4, 9)}, False), "99999d": ({0: (0, 9)}, True)}
+    for since, spans, whole in (("1h", {0: (4, 9)}, False), ("99999d", {0: (0, 9)}, True)):
+        part = surveyed(cluster, Wanted("orders", since), 1_795_219_200_000).part
+        assert (part.spans, part.whole) == (spans, whole)
     assert [extent.seconds_of(text) for text in ("90s", "30m", "24h", "7d")] == [90, 1_800, 86_400, 604_800]
     for text in ("", "5", "h", "-1h", "0m", "1.5h", "1w"):
         with pytest.raises(ValueError, match="write for example"):
@@ -130,10 +127,7 @@ def test_explained() -> None:
     assert shares["crc32"] == 0.75
     assert partitioner.chosen(shares, 7, "murmur2") == "crc32"
     assert partitioner.explained(sample, 1) == {} == partitioner.explained([Placed(b"", 0, 1)], 7)
-
-
-def test_chance_chooses_nothing() -> None:
-    """A share that chance explains as well leaves the configuration unchanged, and so does a tie."""
+    # A share that chance explains as well leaves the configuration unchanged, and so does a tie.
     assert partitioner.chosen({"murmur2": 0.5, "crc32": 0.56}, 2, "murmur2") == "murmur2"
     assert partitioner.chosen({"murmur2": 1.0, "crc32": 1.0}, 2, "crc32") == "crc32"
     assert partitioner.chosen({}, 2, "crc32") == "crc32"
@@ -180,13 +174,8 @@ def test_less_than_an_hour_recommends_nothing() -> None:
     assert validate(tomllib.loads(configuration.toml(short))).addresses[0].id_cache_size == 20_000
     assert f"[[addresses]]\n{configuration.NO_SIZE}\n" in configuration.toml(short)
     assert (short.recommended, figures(short, []).addresses[0].ring.recommended) == (None, None)
-
-
-def test_overruns_of_the_page() -> None:
-    """The ring's overruns are the resends beyond the present size."""
     small = made(settings=AddressDefaults(id_cache_size=5), found=replace(made().found, within_capacity=40))
     ring = figures(small, []).addresses[0].ring
-
     assert (ring.capacity, ring.recommended, ring.overruns, ring.resends, ring.days) == (5, 14, 10, 50, 1)
 
 
@@ -241,20 +230,6 @@ def test_a_header_that_looks_like_a_group() -> None:
     assert validate(tomllib.loads(named)).addresses[0].group_header == "JMSXGroupID"
 
 
-def test_refusals() -> None:
-    """A cluster that will not tell the policy costs one sentence; one that does not answer is away."""
-    told = (
-        KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.UNSUPPORTED_VERSION,
-        KafkaError.UNKNOWN, KafkaError._UNSUPPORTED_FEATURE,
-    )  # fmt: skip
-    away = (
-        KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._AUTHENTICATION,
-    )  # fmt: skip
-
-    assert all(refused(KafkaError(number)) for number in told)
-    assert not any(refused(KafkaError(number)) for number in away)
-
-
 def test_an_end_in_the_middle_of_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The document is there only when all of the run is, and a page of an earlier run goes if the new one cannot be drawn."""
     files = LocalFiles(str(tmp_path))
@@ -271,16 +246,6 @@ def test_an_end_in_the_middle_of_writing(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(KeyboardInterrupt):
         keep(made(), files)
     assert "audit.json" not in files.names("")
-
-
-def test_nothing_is_rounded_away() -> None:
-    """A share is not rounded away: one of very many is not 0 %, and all but one is not 100 %."""
-    few = made(found=replace(made().found, with_id=99_999, resends=1, needed=1, within_needed=1), far_off=3)
-    many = replace(few, partitions=[PartitionCount(0, 100_000, 99_999, 1, 0)])
-
-    assert "3 records with a timestamp more than a year before or after" in said(few)
-    assert "under 0.1 % of the records have no ID" in said(many)
-    assert "1 record of 100,000 (under 0.1 %)" in said(many)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +266,20 @@ def test_no_records(found: Extent, words: str) -> None:
 
 
 def test_what_is_gone_is_named() -> None:
-    """The report names each limit of its numbers: a log that does not begin at 0, a sample, or an unknown policy."""
+    """The report names each limit of its numbers: a log that does not begin at 0, a sample, or an unknown policy.
+
+    A cluster that will not tell the policy costs one sentence; one that does not answer is away. No share is
+    rounded away: one of very many is not 0 %.
+    """
+    for code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN, KafkaError._UNSUPPORTED_FEATURE):
+        assert refused(KafkaError(code))
+    assert not any(refused(KafkaError(code)) for code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT))
+    few = made(found=replace(made().found, with_id=99_999, resends=1, needed=1, within_needed=1), far_off=3)
+    many = replace(few, partitions=[PartitionCount(0, 100_000, 99_999, 1, 0)])
+    assert "3 records with a timestamp more than a year before or after" in said(few)
+    for sentence in ("under 0.1 % of the records have no ID", "1 record of 100,000 (under 0.1 %)"):
+        assert sentence in said(many)
+
     extents = {0: Extent(3, 60, 60), 1: Extent(0, 43, 43)}
     gone = made(topic=Topic("orders", extents, extent.whole(extents), None))
     sample = made(topic=Topic("orders", extents, extent.last(extents, 50), "delete"))

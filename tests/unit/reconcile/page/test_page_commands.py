@@ -47,10 +47,10 @@ def test_every_finding_can_be_looked_at() -> None:
 @pytest.mark.parametrize(
     ("changed", "servers"),
     [
-        ({"offset": -5}, "kafka:9092"),
-        ({"partition": -1}, "kafka:9092"),
-        ({"topic": "a\x1b[201~;reboot\n"}, "kafka:9092"),
-        ({}, "kafka:9092\r"),
+        ({"offset": -5}, "k:1"),
+        ({"partition": -1}, "k:1"),
+        ({"topic": "a\x1b[201~;reboot\n"}, "k:1"),
+        ({}, "k:1\r"),
     ],
 )
 def test_no_command_that_does_something_else(changed: dict[str, Any], servers: str) -> None:
