@@ -3,7 +3,7 @@
 import pytest
 
 from agents.lane.journal import RingEvent, opening_event
-from reconcile.run.history.cut import Lost, Position, Span, TopicState, cut_topic, journal_lost
+from reconcile.run.history.cut import Position, Span, TopicState, cut_topic, journal_lost
 from reconcile.run.history.history import Run
 from reconcile.run.history.id_store import expendable, heirs
 from reconcile.run.verdict.summary import address_counts, verdict
@@ -54,11 +54,10 @@ def test_lost_evidence(
     """Evidence lost to retention or deletion is reported with the first and the last missing offset."""
     made = cut_topic("t", now, last)
 
-    assert made.spans == [span]
+    assert (made.spans, made.recreated) == ([span], recreated)
     assert [(item.begin, item.end) for item in made.lost] == [lost]
-    assert all(isinstance(item, Lost) and item.why for item in made.lost)
+    assert all(item.why for item in made.lost)
     assert made.lost[0].text.startswith(f"{text}: ")
-    assert made.recreated is recreated
 
 
 def test_a_run_that_nobody_acknowledged_proves_what_was_there() -> None:
@@ -88,7 +87,10 @@ def _run(number: int, date: str, accepted: int) -> Run:
 
 
 def test_ids_are_kept_while_a_ring_may_know_them() -> None:
-    """Age alone forgets nothing: the ring must have turned over since. No address waits for the rings of another."""
+    """Age alone forgets nothing: the ring must have turned over since. No address waits for the rings of another.
+
+    IDs are kept until each successor lane that may know them has turned over.
+    """
     chain = [_run(3, "2026-11-20", 5), _run(2, "2026-11-02", 5), _run(1, "2026-11-01", 5)]
 
     assert expendable(chain, "2026-11-21", 7, {"a": 5}) == {("a", 2), ("a", 1)}
@@ -98,21 +100,13 @@ def test_ids_are_kept_while_a_ring_may_know_them() -> None:
     for run in chain:
         run.accepted["quiet"] = {0: 1}
     assert expendable(chain, "2026-11-21", 7, {"a": 5, "quiet": 9}) == {("a", 2), ("a", 1)}
-
-
-def test_ids_are_kept_while_an_heir_may_know_them() -> None:
-    """IDs are kept until each successor lane that may know them has turned over."""
-    chain = [_run(3, "2026-11-20", 5), _run(2, "2026-11-02", 5), _run(1, "2026-11-01", 5)]
     for run, lanes in zip(chain, (4, 2, 2), strict=True):
         run.positions = {"a-input": Position("id", (0,) * lanes, (9,) * lanes)}
-        run.rules = {"a": {"input_topic": "a-input"}}
-
-    def expended() -> set[tuple[str, int]]:
-        return expendable(chain, "2026-11-21", 7, {"a": 5}, lambda *of: heirs(chain[0], {}, *of))
-
-    assert expended() == set()
-    chain[0].accepted["a"][2] = 5
-    assert expended() == {("a", 2), ("a", 1)}
+        run.rules, run.accepted = {"a": {"input_topic": "a-input"}}, {"a": {0: 5}}
+    for expended in (set(), {("a", 2), ("a", 1)}):
+        found = expendable(chain, "2026-11-21", 7, {"a": 5}, lambda *of: heirs(chain[0], {}, *of))
+        assert found == expended
+        chain[0].accepted["a"][2] = 5
 
 
 def test_verdict() -> None:
@@ -153,10 +147,9 @@ def test_the_share_of_overrun() -> None:
 def test_openings_that_are_told() -> None:
     """An opening is reported only if it changes an existing ring; a new one has nothing to forget."""
     meta = Meta(10, 3, 0, {}, {}, "i")
+    memory = meta._replace(persistent=False)
 
-    assert opening_event(None, 10, persistent=False) is None
-    assert opening_event(meta, 10, persistent=True) is None
+    assert opening_event(None, 10, persistent=False) is opening_event(meta, 10, persistent=True) is None
     assert opening_event(meta, 9, persistent=True) is RingEvent.RESIZED
-    assert opening_event(meta, 10, persistent=False) is RingEvent.FORGOTTEN
-    assert opening_event(meta, 9, persistent=False) is RingEvent.FORGOTTEN
-    assert opening_event(meta._replace(persistent=False), 10, persistent=True) is RingEvent.FORGOTTEN
+    for former, capacity, persistent in ((meta, 10, False), (meta, 9, False), (memory, 10, True)):
+        assert opening_event(former, capacity, persistent=persistent) is RingEvent.FORGOTTEN

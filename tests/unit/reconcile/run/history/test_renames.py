@@ -80,14 +80,9 @@ def test_what_its_new_name_leaves_unknown() -> None:
     cuts = {"sales": AddressCut(topics[0], topics[1], topics[2], topics[3], None, (0,))}
 
     def doubted(former: dict[str, str]) -> set[Anomaly]:
-        base = renames.called(first, former)
-        return {
-            n
-            for doubt in doubts(
-                [address], renames.with_former(cuts, former), base, [Rings.from_settings(0, 1)]
-            )
-            for n in doubt.anomalies
-        }
+        base, now = renames.called(first, former), renames.with_former(cuts, former)
+        found = doubts([address], now, base, [Rings.from_settings(0, 1)])
+        return {name for doubt in found for name in doubt.anomalies}
 
     assert doubted({}) == set()
     assert {Anomaly.LOST, Anomaly.FORGOTTEN, Anomaly.WRONG_VERDICT} <= doubted({"sales": "orders"})

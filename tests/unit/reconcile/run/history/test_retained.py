@@ -18,11 +18,8 @@ TODAY = "2026-11-21"
 
 
 def _cuts(*names: str, topic_id: str = "id") -> dict[str, AddressCut]:
-    found = {}
-    for name in names:
-        cut = TopicCut(name, topic_id, [Span(0, 0, 0, 10, 10)])
-        found[name] = AddressCut(cut, cut, cut, cut, None, (0,))
-    return found
+    topics = {name: TopicCut(name, topic_id, [Span(0, 0, 0, 10, 10)]) for name in names}
+    return {name: AddressCut(cut, cut, cut, cut, None, (0,)) for name, cut in topics.items()}
 
 
 @pytest.fixture
@@ -71,14 +68,12 @@ def test_a_folder_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
     _accepted(runs, _cuts("a", topic_id="created again"))
     (tmp_path / ids_folder(DAYS[0], 1) / "address=b" / "part-1.parquet").unlink()
     shutil.rmtree(tmp_path / ids_folder(DAYS[1], 2))
-    assert (
-        "address=a has 0 of the 2 Parquet files that run 2 wrote (and 3 folders beside it lack some)"
-        in _refusal(runs, _cuts("a", "b"))
-    )
+    beside = "address=a has 0 of the 2 Parquet files that run 2 wrote (and 3 folders beside it lack some)"
+    assert beside in _refusal(runs, _cuts("a", "b"))
 
 
 def test_what_the_last_run_has_left(runs: RunHistory, tmp_path: Path) -> None:
-    """A run without the last run's results would lose waiting inputs, but that run can be judged again."""
+    """A run without the last run's results would lose waiting inputs, but that run can be judged again. Any other is needed."""
     shutil.rmtree(tmp_path / results_folder(3))
 
     assert f"without one remove {tmp_path}/{file_of(3)}: that run is judged again" in _refusal(
@@ -86,11 +81,7 @@ def test_what_the_last_run_has_left(runs: RunHistory, tmp_path: Path) -> None:
     )
     runs.files.remove(file_of(3))
     _accepted(runs, _cuts("a"))
-
-
-def test_a_run_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
     runs.files.remove(file_of(1))
-
     said = _refusal(runs, _cuts("a"))
     assert said.startswith(f"{tmp_path}/nights/000001.json is missing, and run 2 continues from that run")
 

@@ -21,7 +21,14 @@ def test_without_a_regroup_the_ring_is_the_lane() -> None:
 
 
 def test_new_rings_have_new_numbers() -> None:
-    """Four lanes, one, and two: each new ring knows the IDs of those whose partitions its lane has, of all before them too."""
+    """Four lanes, one, and two: each new ring knows the IDs of those whose partitions its lane has, of all before them too.
+
+    The journal takes precedence over the file, which may name lanes that no verb has made yet. A return to one lane
+    for each partition is recorded as 0.
+    """
+    back = Regrouped(11, 0, 2, 4, (9, 9, 9, 9), 0, 0)
+    assert [*Rings.from_settings(0, 4, regroups([FOUR_TO_ONE])).now] == [4]
+    assert [*Rings.from_settings(2, 4, regroups([FOUR_TO_ONE, *ONE_TO_TWO, back])).now] == [7, 8, 9, 10]
     rings = Rings.from_settings(2, 4, regroups([*ONE_TO_TWO, FOUR_TO_ONE]))
 
     assert (rings.starts, rings.lanes, rings.now) == ([0, 4, 5], [4, 1, 2], range(5, 7))
@@ -34,17 +41,6 @@ def test_new_rings_have_new_numbers() -> None:
         {0: 10, 1: 20, 2: 30, 3: 40},
         {0: 50, 1: 60, 2: 70, 3: 80},
     ]
-
-
-def test_the_journal_counts_more_than_the_file() -> None:
-    """The journal takes precedence over the file, which may name lanes that no verb has made yet.
-
-    A return to one lane for each partition is recorded as 0.
-    """
-    back = Regrouped(11, 0, 2, 4, (9, 9, 9, 9), 0, 0)
-
-    assert [*Rings.from_settings(0, 4, regroups([FOUR_TO_ONE])).now] == [4]
-    assert [*Rings.from_settings(2, 4, regroups([FOUR_TO_ONE, *ONE_TO_TWO, back])).now] == [7, 8, 9, 10]
 
 
 @pytest.mark.parametrize("seed", range(20))

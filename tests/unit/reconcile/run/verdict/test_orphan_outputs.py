@@ -26,10 +26,10 @@ def test_what_is_read_again() -> None:
 
     assert of_this_run(frames, [_row(ACCEPTED, 0, 0, 3, 15)]) == {(ACCEPTED, 0): {0: (12, 15)}}
     assert of_this_run(frames, [_row(ACCEPTED, 0, 0, 14, 99)]) == {(ACCEPTED, 0): {0: (14, 20)}}
-    others = [
-        _row(ACCEPTED, 0, 0, 3, 12),
-        _row(ACCEPTED, 0, 1, 13, 14),
-        _row(DIVERTED, 0, 0, 13, 14),
-        _row(ACCEPTED, 1, 0, 13, 14),
-    ]
-    assert of_this_run(frames, others) == {}
+    for other in (
+        (ACCEPTED, 0, 0, 3, 12),
+        (ACCEPTED, 0, 1, 13, 14),
+        (DIVERTED, 0, 0, 13, 14),
+        (ACCEPTED, 1, 0, 13, 14),
+    ):
+        assert of_this_run(frames, [_row(*other)]) == {}
