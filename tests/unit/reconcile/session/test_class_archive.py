@@ -66,7 +66,10 @@ def test_one_fetches_at_a_time(tmp_path: Path) -> None:
 
 
 def test_ivy_is_asked_once(ivy: Path) -> None:
-    """Ivy is asked once: the next session takes all of its jars that Spark does not bring along."""
+    """Ivy is asked once: the next session takes all of its jars that Spark does not bring along.
+
+    It is asked again for other packages, for a missing or changed jar, and for an unreadable list.
+    """
     first = _quick(ivy)
     second = _kept(ivy)
 
@@ -76,20 +79,11 @@ def test_ivy_is_asked_once(ivy: Path) -> None:
         for name in ("org.apache.kafka_kafka-clients-3.9.0.jar", "org.apache.spark_connector_2.13-4.0.0.jar")
     )
     assert second.options == RECORD
-
-
-def test_ivy_is_asked_again(ivy: Path) -> None:
-    """Ivy is asked again for other packages, for a missing or changed jar, and for an unreadable list."""
-    _kept(ivy)
     assert _quick(ivy, "org.apache.spark:connector:4.0.1").class_path is None
-
     jar = ivy / "jars" / "org.apache.kafka_kafka-clients-3.9.0.jar"
-    jar.write_text("cut")
-    assert _quick(ivy).class_path is None
-
-    jar.unlink()
-    assert _quick(ivy).class_path is None
-
+    for damage in (lambda: jar.write_text("cut"), jar.unlink):
+        damage()
+        assert _quick(ivy).class_path is None
     [listed] = (ivy / "ringfence").iterdir()
     for text in ("", "[]", '{"packages": 1}', '{"packages": "", "jars": [[1, 2]]}'):
         listed.write_text(text)
@@ -97,9 +91,26 @@ def test_ivy_is_asked_again(ivy: Path) -> None:
 
 
 def test_an_archive_is_of_its_jars_and_of_its_java(ivy: Path) -> None:
-    """An archive is made again if its jars or its Java have changed; an empty one means that this Java cannot."""
+    """An archive is made again if its jars or its Java have changed; an empty one means that this Java cannot.
+
+    Spark gets the connector in the class path instead of a package, and the archive before what few records need.
+    Java would end over a folder with files in its class path.
+    """
     archive = _archived(ivy)
-    assert _quick(ivy).options == f"-XX:SharedArchiveFile={archive}"
+    environ = {"SPARK_CONF_DIR": str(ivy.parent / "none")}
+    told = configured("local[*]", submitted=False, environ=environ, records=0, quick=_quick(ivy))
+    options = told.get("spark.driver.extraJavaOptions") or ""
+    assert told.get("spark.jars.packages") is None
+    assert told.get("spark.driver.extraClassPath") == _quick(ivy).class_path
+    assert options.split()[0] == f"-XX:SharedArchiveFile={archive}" == _quick(ivy).options
+    assert "-XX:+UseSerialGC" in options
+
+    conf = ivy.parent / "conf"
+    conf.mkdir()
+    assert _quick(ivy, SPARK_CONF_DIR=str(conf)).options != ""
+    (conf / "log4j2.xml").touch()
+    assert _quick(ivy, SPARK_CONF_DIR=str(conf)).options == ""
+    assert _quick(ivy, HADOOP_CONF_DIR="/etc/hadoop").options == ""
 
     for path in (ivy.parent / "spark/jars/slf4j-api-2.0.17.jar", ivy.parent / "java"):
         os.utime(path, ns=(0, 0))
@@ -109,17 +120,6 @@ def test_an_archive_is_of_its_jars_and_of_its_java(ivy: Path) -> None:
 
     archive.write_bytes(b"")
     assert _quick(ivy).options == ""
-
-
-def test_no_archive_beside_folders(ivy: Path, tmp_path: Path) -> None:
-    """Java would end over a folder with files in its class path."""
-    _archived(ivy)
-    (tmp_path / "conf").mkdir()
-    assert _quick(ivy, SPARK_CONF_DIR=str(tmp_path / "conf")).options != ""
-
-    (tmp_path / "conf" / "log4j2.xml").touch()
-    assert _quick(ivy, SPARK_CONF_DIR=str(tmp_path / "conf")).options == ""
-    assert _quick(ivy, HADOOP_CONF_DIR="/etc/hadoop").options == ""
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -150,16 +150,3 @@ def test_what_somebody_has_set_counts(tmp_path: Path) -> None:
         assert ClassArchive.for_packages(theirs, PACKAGES, java, {}) is None
     assert ClassArchive.for_packages({}, PACKAGES, None, {}) is None
     assert ClassArchive.for_packages({"spark.jars.ivy": str(tmp_path)}, PACKAGES, java, {}) is not None
-
-
-def test_what_spark_is_told(ivy: Path, tmp_path: Path) -> None:
-    """The connector in the class path instead of a package, and the archive before what few records need."""
-    archive = _archived(ivy)
-    environ = {"SPARK_CONF_DIR": str(tmp_path / "none")}
-    told = configured("local[*]", submitted=False, environ=environ, records=0, quick=_quick(ivy))
-    options = told.get("spark.driver.extraJavaOptions") or ""
-
-    assert told.get("spark.jars.packages") is None
-    assert told.get("spark.driver.extraClassPath") == _quick(ivy).class_path
-    assert options.split()[0] == f"-XX:SharedArchiveFile={archive}"
-    assert "-XX:+UseSerialGC" in options

@@ -50,11 +50,15 @@ def _gone(process: psutil.Process) -> bool:
 
 @pytest.mark.parametrize("script", [QUIET, DEAF], ids=["quiet", "deaf"])
 def test_ended_now(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """The JVM ends with all processes that it has started; one that ignores the signal is killed."""
+    """The JVM ends with all processes that it has started; one that ignores the signal is killed.
+
+    Ctrl-C goes to all of the terminal's group, and the JVM is not in it.
+    """
     monkeypatch.setattr("reconcile.session.jvm.TERM_LIMIT_S", 0.5)
     work = spark(script)
     jvm = Jvm(SparkConf(loadDefaults=False), work)
     child = _child(work)
+    assert os.getsid(child.pid) != os.getsid(0)
 
     jvm.end_now()
 
@@ -102,14 +106,3 @@ def test_what_it_is_told(spark: Callable[[str], Path], monkeypatch: pytest.Monke
         "--conf", "spark.app.name=a b", "--driver-memory", "1g", "pyspark-shell", str(Path.cwd() / "some/conf"), str(work),
         "C.UTF-8",
     ]  # fmt: skip
-
-
-def test_the_terminal_s_signals_are_not_its_own(spark: Callable[[str], Path]) -> None:
-    """Ctrl-C goes to all of the terminal's group; the JVM is to be ended in order, by us."""
-    work = spark(QUIET)
-    jvm = Jvm(SparkConf(loadDefaults=False), work)
-    try:
-        assert os.getsid(_child(work).pid) != os.getsid(0)
-    finally:
-        jvm.kill()
-        jvm.end()

@@ -14,7 +14,6 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 
 from reconcile import job
-from reconcile.cluster.admin import Admin
 from reconcile.job import _explained
 from reconcile.session.jvm import JvmError
 from reconcile.session.jvm_errors import not_started
@@ -76,11 +75,18 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
             "x\nCaused by: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment",
             "the brokers do not answer any more (org.apache.kafka.common.errors.TimeoutException: Timed out",
         ),
+        # An error from Py4J after the JVM was killed counts as Spark's, and not as a defect of the program.
+        *((error, "Spark's JVM has ended, perhaps") for error in (
+            Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "refused"),
+            Py4JError("org.apache.spark.sql.functions.lit does not exist in the JVM"), Py4JError("An error occurred while calling o4275.isDefined"),
+        )),
     ],
-)
-def test_errors_of_spark(text: str, said: str) -> None:
-    message = str(_explained(PySparkException(text), "/state", None, "local"))
+)  # fmt: skip
+def test_errors_of_spark(text: str | SparkError, said: str) -> None:
+    error = PySparkException(text) if isinstance(text, str) else text
+    message = str(_explained(error, "/state", None, "local"))
 
+    assert isinstance(error, SPARK)
     assert said in message
     assert "\n" not in message
 
@@ -98,27 +104,11 @@ def test_a_full_disk(full: str | None, said: str, monkeypatch: pytest.MonkeyPatc
     """The error names the disk that is full, if it can be found out."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/spark,/other")
     usage = {full: SimpleNamespace(free=0)}
-    monkeypatch.setattr(
-        shutil, "disk_usage", lambda folder: usage.get(folder, SimpleNamespace(free=2 * ROOM_BYTES))
-    )
+    there = SimpleNamespace(free=2 * ROOM_BYTES)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage.get(folder, there))
     error = PySparkException("x\nCaused by: java.io.IOException: No space left on device")
 
     assert str(_explained(error, "/state", "/out", "local")).startswith(f"the disk is full: {said}")
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        Py4JNetworkError("Answer from Java side is empty"),
-        ConnectionRefusedError(111, "refused"),
-        Py4JError("org.apache.spark.sql.functions.lit does not exist in the JVM"),
-        Py4JError("An error occurred while calling o4275.isDefined"),
-    ],
-)
-def test_a_jvm_that_was_killed(error: SparkError) -> None:
-    """An error from Py4J after the JVM was killed counts as Spark's, and not as a defect of the program."""
-    assert isinstance(error, SPARK)
-    assert "Spark's JVM has ended, perhaps" in str(_explained(error, "/state", None, "local"))
 
 
 def test_pyspark_stumbles_over_a_jvm_that_was_killed() -> None:
@@ -138,15 +128,6 @@ def test_pyspark_stumbles_over_a_jvm_that_was_killed() -> None:
     assert of_spark(AssertionError("ours")) is None
 
 
-def test_clients_refuse_the_settings(tmp_path: Path) -> None:
-    """A certificate that is none is named before anything is asked."""
-    file = tmp_path / "ca.pem"
-    file.write_text("nonsense")
-
-    with pytest.raises(ConfigurationError, match=r"kafka\.ssl_cafile = .*ca\.pem' cannot be used"):
-        Admin(KafkaSettings(security_protocol="SSL", ssl_cafile=str(file)), "group")
-
-
 def test_the_job_as_a_program_ends_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,10 +137,8 @@ def test_the_job_as_a_program_ends_with_2(
     monkeypatch.setattr(job, "run_job", lambda *_: int("none"))
 
     assert job.main(["--config", str(config)]) == 2
-    assert (
-        "reconcile: internal error, please report it with the lines above: ValueError"
-        in capsys.readouterr().err.splitlines()[-1]
-    )
+    internal = "reconcile: internal error, please report it with the lines above: ValueError"
+    assert internal in capsys.readouterr().err.splitlines()[-1]
 
 
 IVY = """:::: ERRORS
@@ -173,10 +152,7 @@ MAIN = 'Exception in thread "main" '
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (
-            "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
-            "removed the run, because its executors failed one after the other",
-        ),
+        ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", "removed the run, because its executors failed"),
         (IVY, "connector mvn:x could not be fetched: .*RINGFENCE_IVY_SETTINGS.*127.0.0.1:1/maven2"),
         (
             MAIN + "java.io.FileNotFoundException: /home/rf/.ivy2.5.2/cache/resolved-org.apache.spark-spark-submit-parent"
@@ -196,10 +172,7 @@ MAIN = 'Exception in thread "main" '
         ("Failed to create a temp directory (under /full) after 10 attempts!", "cannot make a folder below /full"),
         (MAIN + "org.apache.spark.SparkException: set HADOOP_CONF_DIR", "start: set HADOOP_CONF_DIR$"),
         ("Error: Unrecognized option: --x\nUsage: spark-submit", "start: Unrecognized option: --x$"),
-        (
-            "Invalid maximum heap size: -Xmx4x\nError: Could not create the Java Virtual Machine.",
-            "heap size: -Xmx4x",
-        ),
+        ("Invalid maximum heap size: -Xmx4x\nError: Could not create the Java Virtual Machine.", "heap size: -Xmx4x"),
         ("", "its JVM ended with 1.*no output"),
     ],
 )  # fmt: skip
@@ -209,11 +182,7 @@ def test_spark_does_not_start(said: str, told: str) -> None:
 
     assert re.search(told, message, re.DOTALL), message
     assert "\tat " not in message
-
-
-def test_a_jvm_that_was_killed_as_it_started() -> None:
     killed = not_started(Py4JNetworkError("empty"), "local[*]", "mvn:x", "ERROR SparkUI: Failed to bind")
-
     assert re.search("JVM ended while it started.*Failed to bind", str(killed), re.DOTALL)
 
 
@@ -226,17 +195,13 @@ def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
     none = str(tmp_path / "none")
 
     def told(folder: str, **environ: str) -> SparkConf:
-        return configured(
-            "local[*]", submitted=False, environ={"SPARK_CONF_DIR": folder, **environ}, records=0
-        )
+        environ["SPARK_CONF_DIR"] = folder
+        return configured("local[*]", submitted=False, environ=environ, records=0)
 
     theirs, ours = told(str(tmp_path)), told(none)
-    given = {key: value for key, value in ours.getAll() if theirs.get(key) is None}
-    assert given == {
-        "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.adaptive.enabled": "false",
-    }
+    assert {key: value for key, value in ours.getAll() if theirs.get(key) is None} == {
+        "spark.driver.memory": DRIVER_MEMORY, "spark.driver.host": "127.0.0.1", "spark.sql.adaptive.enabled": "false",
+    }  # fmt: skip
     assert theirs.get("spark.ui.enabled") == "false"
     assert theirs.get("spark.jars.packages") == f"{CONNECTOR},org.apache.hadoop:hadoop-aws:3.4.1"
     assert ours.get("spark.jars.packages") == CONNECTOR
