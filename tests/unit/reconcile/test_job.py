@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,16 +35,14 @@ def settings(tmp_path: Path) -> Settings:
     )
 
 
+def _reached(*_: object, **__: object) -> contextlib.AbstractContextManager[None]:
+    raise ReachedError
+
+
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take a run that wants a Spark session as one that has come far enough."""
-
-    @contextlib.contextmanager
-    def reached(*_: object, **__: object) -> Iterator[None]:
-        raise ReachedError
-        yield
-
-    monkeypatch.setattr(job, "session", reached)
+    monkeypatch.setattr(job, "session", _reached)
 
 
 def _kept(settings: Settings, verdict: str) -> RunHistory:
@@ -59,11 +56,7 @@ def test_the_cluster_is_asked_when_nobody_else_is_at_it(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers from before the end of another run are too old."""
-
-    def asked(_: Settings) -> None:
-        raise ReachedError
-
-    monkeypatch.setattr(job, "surveyed", asked)
+    monkeypatch.setattr(job, "surveyed", _reached)
     files = LocalFiles(settings.reconcile.state_dir)
 
     with files.locked(), pytest.raises(BusyError):
@@ -72,50 +65,38 @@ def test_the_cluster_is_asked_when_nobody_else_is_at_it(
         job.run_job(settings, job.Options())
 
 
-def test_nothing_to_acknowledge_there(settings: Settings) -> None:
-    """A folder without runs is a mistake, and is not made."""
+@pytest.mark.usefixtures("session")
+def test_the_run_that_was_looked_at(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last run is acknowledged, without results. A folder without runs is a mistake, and is not made.
+
+    Under spark-submit a bare path may be the cluster's: where runs are is known when the session is there.
+    """
+    last = job.Options(acknowledge=acknowledge.LAST)
     with pytest.raises(PrerequisiteError, match="no run is kept in"):
-        job.run_job(settings, job.Options(acknowledge=acknowledge.LAST))
+        job.run_job(settings, last)
     assert not Path(settings.reconcile.state_dir).exists()
     LocalFiles(settings.reconcile.state_dir)
     with pytest.raises(PrerequisiteError, match="no run is kept in"):
-        job.run_job(settings, job.Options(acknowledge=acknowledge.LAST))
+        job.run_job(settings, last)
 
-
-def test_the_run_that_was_looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     runs = _kept(settings, "anomalies")
-
+    for options in (replace(last, as_json=True), replace(last, out="out")):
+        with pytest.raises(ConfigurationError, match="cannot be combined with --json"):
+            job.run_job(settings, options)
     with pytest.raises(ConfigurationError, match=r"run 1 is not the last, that is 2 \(anomalies\)"):
         job.run_job(settings, job.Options(acknowledge=1))
     assert not (Path(settings.reconcile.state_dir) / "nights" / "000002.acknowledged").exists()
     assert job.run_job(settings, job.Options(acknowledge=2)) == 0
-    assert job.run_job(settings, job.Options(acknowledge=acknowledge.LAST)) == 0
+    assert job.run_job(settings, last) == 0
     said = capsys.readouterr().out.splitlines()
-    assert [name.partition(":")[0] for name in said] == [
-        "acknowledged run 2 (anomalies)",
-        "nothing to acknowledge",
-    ]
+    beginnings = [name.partition(":")[0] for name in said]
+    assert beginnings == ["acknowledged run 2 (anomalies)", "nothing to acknowledge"]
     assert RunHistory.load(runs.files).finished[2].acknowledged
-
-
-def test_an_acknowledgement_has_no_results(settings: Settings) -> None:
-    _kept(settings, "gap")
-
-    for options in (job.Options(None, True, acknowledge.LAST), job.Options("out", False, acknowledge.LAST)):
-        with pytest.raises(ConfigurationError, match="cannot be combined with --json"):
-            job.run_job(settings, options)
-
-
-@pytest.mark.usefixtures("session")
-def test_under_spark_submit_the_master_is_its_own(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A bare path may be the cluster's: where runs are is known when the session is there."""
-    _kept(settings, "anomalies")
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-
     with pytest.raises(ReachedError):
-        job.run_job(settings, job.Options(acknowledge=acknowledge.LAST))
+        job.run_job(settings, last)
 
 
 @pytest.mark.usefixtures("session")
@@ -147,13 +128,10 @@ def test_what_is_told_before_spark_is_started(
 @pytest.mark.parametrize(
     ("out", "state", "within"),
     [
-        ("s3a://b/state/out", "s3a://b/state/", True),
-        ("s3a://b/state-out", "s3a://b/state", False),
-        ("file:///s/out", "/s", True),
-        ("/s", "/s/state", False),
-        ("out", "s3a://b/out", False),
+        ("s3a://b/state/out", "s3a://b/state/", True), ("s3a://b/state-out", "s3a://b/state", False),
+        ("file:///s/out", "/s", True), ("/s", "/s/state", False), ("out", "s3a://b/out", False),
     ],
-)
+)  # fmt: skip
 def test_folders_apart(settings: Settings, out: str, state: str, *, within: bool) -> None:
     """A folder for results among the runs is refused first, because it would be removed or taken for a run's."""
     with pytest.raises(ConfigurationError) if within else contextlib.nullcontext():

@@ -20,7 +20,10 @@ def _at(offset: int, timestamp: int | None, partition: int = 1, **changes: str) 
 
 
 def test_groups_by_partition_reason_and_time() -> None:
-    """A pause in time, another partition and a missing time begin lines; another reason begins a group, the largest first."""
+    """A pause in time, another partition and a missing time begin lines; another reason begins a group, the largest first.
+
+    An output without an input stands under its own topic and partition.
+    """
     found = [
         _at(7, BEGIN, detail="another reason"), _at(3, BEGIN), _at(1, BEGIN + PAUSE_MS), _at(9, BEGIN + 2 * PAUSE_MS + 1),
         _at(4, None), _at(2, BEGIN, partition=0),
@@ -32,15 +35,9 @@ def test_groups_by_partition_reason_and_time() -> None:
         (0, 1, 2, 2), (1, 1, 4, 4), (1, 2, 1, 3), (1, 1, 9, 9),
     ]  # fmt: skip
     assert [line.begin_ms for line in first.lines] == [BEGIN, None, BEGIN, BEGIN + 2 * PAUSE_MS + 1]
-
-
-def test_an_output_without_an_input() -> None:
-    """It stands under its own topic and partition."""
     output: dict[str, Any] = {"out_topic": "orders.accepted", "out_partition": 4, "out_offset": 8}
     phantom = replace(LOST, anomaly="PHANTOM", partition=None, offset=None, **output)
     [group] = grouped([Shown("orders", phantom)])
-
-    assert group.topic == "orders.accepted"
     assert [(line.partition, line.first) for line in group.lines] == [(4, 8)]
     assert next(in_groups([group])) == "PHANTOM in orders.accepted (address orders): 1 row"
 
