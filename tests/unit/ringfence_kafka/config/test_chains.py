@@ -33,13 +33,10 @@ def test_the_order_of_a_chain() -> None:
     ("pairs", "fault"),
     [
         ([("a", "a")], "addresses: 'a' -> 'a' is a cycle: "),
-        (
-            [("z", "b"), ("a", "c"), ("b", "a"), ("c", "b")],
-            "addresses: 'b' -> 'c' -> 'a' -> 'b' is a cycle: ",
-        ),
+        ([("z", "b"), ("a", "c"), ("b", "a"), ("c", "b")], "addresses: 'b' -> 'c' -> 'a' -> 'b' is a cycle: "),
         ([("a", ""), ("b", "a"), ("c", "a")], r"'b' and 'c' have the input topic 'a\.accepted'"),
     ],
-)
+)  # fmt: skip
 def test_a_cycle_is_refused_with_its_path(pairs: list[tuple[str, str]], fault: str) -> None:
     """A cycle is refused with its path, because messages would circulate forever. A second reader is refused too."""
     with pytest.raises(ConfigurationError, match=fault):
@@ -62,23 +59,11 @@ MEMBERS = [{"name": name, "bootstrap_servers": f"{name}:9092"} for name in ("x",
 @pytest.mark.parametrize(
     ("table", "entry", "fault"),
     [
-        (
-            "bridges",
-            {"source_topic": "elsewhere", "target_address": "b"},
-            "the input topic of 'b' is a.accepted, the accepted topic of 'a'",
-        ),
-        (
-            "bridges",
-            {"source_topic": "b.accepted", "target_address": "a"},
-            "forward b.accepted to a, from which b makes it, forever",
-        ),
-        (
-            "cluster_connections",
-            {"this": "x", "addresses": ["*"], "members": MEMBERS},
-            "leave 'b' out of its addresses",
-        ),
+        ("bridges", {"source_topic": "elsewhere", "target_address": "b"}, "input topic of 'b' is a.accepted, the accepted topic of 'a'"),
+        ("bridges", {"source_topic": "b.accepted", "target_address": "a"}, "forward b.accepted to a, from which b makes it, forever"),
+        ("cluster_connections", {"this": "x", "addresses": ["*"], "members": MEMBERS}, "leave 'b' out of its addresses"),
     ],
-)
+)  # fmt: skip
 def test_bridges_into_a_chain(table: str, entry: dict[str, Any], fault: str) -> None:
     """A bridge writes no topic that workers write, here or in another cluster, and closes no circle within one cluster."""
     with pytest.raises(ConfigurationError, match=fault):
@@ -100,6 +85,7 @@ def test_topics_of_a_chain_are_planned_once() -> None:
 
 POSITION, OTHER = Position("id", (0,), (5,)), Position("id", (0,), (9,))
 KEY = chained_key("a.accepted")
+CHAINED = {"a.accepted": OTHER, KEY: POSITION}
 
 
 @pytest.mark.parametrize(
@@ -110,14 +96,9 @@ KEY = chained_key("a.accepted")
         # Another address wrote it already: nobody has judged it as an input.
         ([("a", ""), ("b", "a")], {"a.accepted": POSITION}, ["a"], {"a.accepted": POSITION}),
         # It was chained, and the address that fed it is gone.
-        ([("b", "a")], {"a.accepted": OTHER, KEY: POSITION}, ["a", "b"], {"a.accepted": POSITION}),
+        ([("b", "a")], CHAINED, ["a", "b"], {"a.accepted": POSITION}),
         # Nothing has changed.
-        (
-            [("a", ""), ("b", "a")],
-            {"a.accepted": OTHER, KEY: POSITION},
-            ["a", "b"],
-            {"a.accepted": OTHER, KEY: POSITION},
-        ),
+        ([("a", ""), ("b", "a")], CHAINED, ["a", "b"], CHAINED),
     ],
 )
 def test_positions_when_a_chain_is_made_or_broken(

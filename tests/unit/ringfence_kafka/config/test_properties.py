@@ -138,12 +138,9 @@ def test_nothing_is_both() -> None:
         ({"sasl.password": SECRET}, "secrets are not allowed in a configuration or on a command line"),
         ({"ssl.key.pem": SECRET}, "ssl.key.pem: write it into a file, and name that as ssl_keyfile"),
         ({"a": [1]}, "is not text"),
-        (
-            {"bootstrap.servers": "k:1"},
-            "it says bootstrap_servers = 'k:1', and the table 'table:1': remove one",
-        ),
+        ({"bootstrap.servers": "k:1"}, "it says bootstrap_servers = 'k:1', and the table 'table:1': remove one"),
     ],
-)
+)  # fmt: skip
 def test_refused(properties: dict[str, Any], complaint: str) -> None:
     """A refused property is named with the way out, and without a secret."""
     said = _fault(bootstrap_servers="table:1", properties=properties)
@@ -158,17 +155,11 @@ def test_refused(properties: dict[str, Any], complaint: str) -> None:
         ("group.id=mine", "group.id: app.id is the workers' group"),
         ("=x", "line 1 is not a property"),
         ("ssl.truststore.location=a.jks\nssl.truststore.password=b", "truststore of type JKS is Java's"),
-        (
-            "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",
-            "no login that Ringfence knows",
-        ),
+        ("sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;", "no login that Ringfence knows"),
         ("sasl.jaas.config=a.PlainLoginModule required username=x;", "needs username and password"),
-        (
-            'sasl.jaas.config=a.PlainLoginModule required username="x" password="y"',
-            "its end is missing: write ; after the last option",
-        ),
+        ('sasl.jaas.config=a.PlainLoginModule required username="x" password="y"', "its end is missing: write ; after the last option"),
     ],
-)
+)  # fmt: skip
 def test_refused_files(tmp_path: Path, text: str, complaint: str) -> None:
     """A file that is refused is named with its problem."""
     path = tmp_path / "client.properties"
