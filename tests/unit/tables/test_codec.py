@@ -8,18 +8,9 @@ from tables import codec
 from tables.codec import FormatError, Meta, Origin
 
 META = Meta(
-    capacity=20_000,
-    head=31,
-    floor=5,
-    next_offsets={"orders": 77},
-    partition_counts={"orders": 4, "orders.accepted": 8},
-    incarnation="00ff00ff00ff00ff",
-    older=[[500, 12, 0], [70, 9, 33]],
-    persistent=False,
-    topic_ids={"orders": "Zm9yZ2V0bWVub3Q"},
-    app="ringfence",
-    address="orders",
-)
+    20_000, 31, 5, {"orders": 77}, {"orders": 4, "orders.accepted": 8}, "00ff00ff00ff00ff", [[500, 12, 0], [70, 9, 33]], False,
+    {"orders": "Zm9yZ2V0bWVub3Q"}, "ringfence", "orders",
+)  # fmt: skip
 
 
 def test_id_layout() -> None:
@@ -40,13 +31,8 @@ def test_digest_id(value: bytes) -> None:
     )
     assert (stored_ids.digest_id(value) == stored_ids.encode_id(value)) == (len(value) > 256)
     assert stored_ids.display_id(stored_ids.digest_id(value)) == "digest:" + digest.hexdigest()
-
-
-@pytest.mark.parametrize("length", [0, 31, 33])
-def test_stored_digest_of_another_length(length: int) -> None:
-    """A digest has exactly 32 bytes; the error gives the actual length."""
-    with pytest.raises(ValueError, match=f"a digest has 32 bytes, this has {length}"):
-        stored_ids.stored_digest(b"x" * length)
+    with pytest.raises(ValueError, match="a digest has 32 bytes, this has 31"):
+        stored_ids.stored_digest(digest.digest()[:-1])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +61,6 @@ KEY, VALUE = codec.ring_key(10, 3), codec.ring_value(3, b"\x00a", Origin(0, 0, 0
     ("key", "value", "why"),
     [
         (KEY[:-1], VALUE, f"ring record with key {KEY[:-1].hex()} is damaged"),
-        (KEY + b"x", VALUE, f"ring record with key {KEY.hex()}78 is damaged"),
         (KEY, VALUE[:-3], f"ring record with key {KEY.hex()} is damaged"),
         (KEY, b"", f"ring record with key {KEY.hex()} is damaged"),
         (KEY, b"\x03" + VALUE[1:], "ring record of format 3; this version reads formats 1 and 2"),
