@@ -40,16 +40,6 @@ def _fault(**files: str) -> str:
     return str(aiokafka.value)
 
 
-def test_good_files(certificate: dict[str, str]) -> None:
-    """A certificate with its key is taken as it is by both kinds of client."""
-    kafka = KafkaSettings.model_validate({"security_protocol": "SSL", **certificate})
-    options = tls.confluent_options(kafka)
-
-    assert client_options.client_options(kafka)["ssl_context"].check_hostname
-    assert options["ssl.certificate.location"] == certificate["ssl_certfile"]
-    assert options["ssl.key.location"] == certificate["ssl_keyfile"]
-
-
 def test_authority_without_certificates(certificate: dict[str, str]) -> None:
     """A key where certificates belong."""
     file = certificate["ssl_keyfile"]
@@ -85,8 +75,10 @@ def test_encrypted_key(certificate: dict[str, str], monkeypatch: pytest.MonkeyPa
     kafka = KafkaSettings.model_validate(
         {"security_protocol": "SSL", **certificate, "ssl_key_password_env": "KEY_PASSWORD"}
     )
-    assert ssl_context(kafka) is not None
-    assert confluent_options(kafka)["ssl.key.password"] == "passphrase"
+    options = confluent_options(kafka)
+    assert client_options.client_options(kafka)["ssl_context"].check_hostname
+    assert {options["ssl.certificate.location"], options["ssl.key.location"]} == set(certificate.values())
+    assert options["ssl.key.password"] == "passphrase"
     assert "-----BEGIN PRIVATE KEY-----" in kafka_options(kafka)["kafka.ssl.keystore.key"]
     monkeypatch.setenv("KEY_PASSWORD", "another")
     with pytest.raises(
