@@ -15,8 +15,7 @@ from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords, RecordBytes
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
-from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
-from tables import native_changelog
+from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, whole_records
 from tests.support.records.stored_batches import TRANSACTIONAL, Stored, checked, marker, stored
 from tests.unit.app.worker.fetch.test_raw_fetch import TP, Fetched
 
@@ -24,10 +23,10 @@ MIB: Final = 2**20
 CODECS: Final = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
-def _large(count: int, size: int, codec: int, first: int = 0) -> bytes:
+def _large(count: int, size: int, codec: int) -> bytes:
     """One batch of so many records of so many bytes."""
     records = [
-        Stored(first + number, key=b"%d" % (number % 3), value=b"%08d" % number * (size // 8), headers=[("h", b"%d" % number)])
+        Stored(number, key=b"%d" % (number % 3), value=b"%08d" % number * (size // 8), headers=[("h", b"%d" % number)])
         for number in range(count)
     ]  # fmt: skip
     return stored(records, codec)
@@ -144,10 +143,8 @@ async def test_a_record_that_no_memory_is_for(
     assert (found[701][0], found[701][2]) == (b"k", [("h", b"x")])
     assert (found[702][1], found[703][2]) == (b"v", [])
     assert len(found[704][1]) == 2 * MIB
-    assert (
-        "more than 3,145,728 bytes is not read completely: size and digest stand for its value"
-        in parsed.malformed[701]
-    )
+    why = "more than 3,145,728 bytes is not read completely: size and digest stand for its value"
+    assert why in parsed.malformed[701]
 
 
 @pytest.mark.parametrize("more", [b"", b"\x0c\x00\x00\x01\x01\x00", b"\x00"])
@@ -207,33 +204,17 @@ async def test_what_is_kept_is_counted(buffers: Buffers) -> None:
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
-@pytest.mark.parametrize("take", ["lane", "changelog"])
-async def test_what_the_core_leaves_in_the_middle(
-    buffers: Buffers, take: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_the_core_leaves_in_the_middle(buffers: Buffers) -> None:
     """A header name of record 50 is not ASCII: the parts before it are taken, the rest is fetched again and is aiokafka's."""
-    monkeypatch.setattr(native_changelog, "BYTES_AT_ONCE", 100_000)
-    data = stored(
-        [Stored(n, value=b"v" * 40_000, headers=[("\u00e9" if n == 50 else "e", b"")]) for n in range(60)], 4
-    )
-    fetched, found = Fetched(data), []
-    objects = 0
-    for _ in range(100):
+    headers = [("\u00e9" if number == 50 else "e", b"") for number in range(60)]
+    data = stored([Stored(n, value=b"v" * 40_000, headers=[header]) for n, header in enumerate(headers)], 4)
+    fetched, found, objects = Fetched(data), [], 0
+    while fetched.position < 60:
         if TP not in fetched._records:
-            if fetched.position == 60:
-                break
             fetched.answer(data)
-        if take == "lane":
-            records, held = await buffers.read(fetched, TP)
-            if held is not None:
-                held.free()
-        else:
-            there = native_changelog.take_records(fetched, TP)
-            records = (
-                fetched._records[TP].getall(7) if there is None and TP in fetched._records else there or []
-            )
-            if TP in fetched._records and not fetched._records[TP].has_more():
-                del fetched._records[TP]
+        records, held = await buffers.read(fetched, TP)
+        if held is not None:
+            held.free()
         objects += 0 if isinstance(records, RawRecords) else len(records)
         found += [record.offset for record in records]
         buffers.apply_changes()
@@ -262,13 +243,3 @@ def test_an_empty_batch() -> None:
     empty[57:61] = bytes(4)
 
     assert list(PartedRecords(checked(empty)).next_batch()) == []
-
-
-def test_a_part_is_a_batch() -> None:
-    """A part is a batch for aiokafka's reader, with offsets and times of its own batch."""
-    whole = _large(5, 80, 4, first=100)
-    parts = RecordBytes(whole[:BATCH_HEADER_BYTES], whole[BATCH_HEADER_BYTES:])
-    first, count = parts.next(1, 2)
-    found = list(PartedRecords(uncompressed(whole[:BATCH_HEADER_BYTES], first, count)).next_batch())
-
-    assert [(item.offset, item.timestamp) for item in found] == [(100, Stored(0).timestamp)]

@@ -5,7 +5,6 @@ import functools
 import importlib
 import importlib.metadata
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +22,6 @@ DEFINED: Final = re.compile(r"(?:\bself\.|\bdef )(_[a-z]\w*)(?=\(| *=[^=]| *:)")
 PRIVATE: Final = re.compile(r"\b_[a-z]\w*")
 TUPLES: Final = frozenset({"_asdict", "_fields", "_make", "_replace"})
 """Public methods of Python's named tuples."""
-FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def test_versions() -> None:
@@ -52,25 +50,14 @@ def test_a_use_is_found(source: str) -> None:
 
 
 def _uses(source: str, path: Path) -> list[str]:
-    found: list[str] = []
     if _foreign().isdisjoint(PRIVATE.findall(source)):
-        return found
-    tree = _parsed(source)
-    for owner in (tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))):
-        own = _own(owner) if isinstance(owner, ast.ClassDef) else set()
-        for node in _inside(owner):
-            name, is_self = _private(node)
-            if name in _foreign() and not (is_self and name in own):
-                found.append(f"{path}:{getattr(node, 'lineno', 0)}: {name}")
-    return found
-
-
-def _inside(owner: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is below a module or a class, without classes of their own."""
-    for child in ast.iter_child_nodes(owner):
-        if not isinstance(child, ast.ClassDef):
-            yield child
-            yield from _inside(child)
+        return []
+    found = [(node, *_private(node)) for node in ast.walk(ast.parse(source))]
+    return [
+        f"{path}:{getattr(node, 'lineno', 0)}: {name}"
+        for node, name, is_self in found
+        if name in _foreign() and not (is_self and name in _own())
+    ]
 
 
 def _private(node: ast.AST) -> tuple[str, bool]:
@@ -85,24 +72,6 @@ def _private(node: ast.AST) -> tuple[str, bool]:
     return "", False
 
 
-def _own(owner: ast.ClassDef) -> set[str]:
-    """Return the attributes that a class of ours, or a base of ours, defines itself."""
-    found = {node.name for node in owner.body if isinstance(node, FUNCTIONS)}
-    for node in ast.walk(owner):
-        match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name, ctx=ast.Store()):
-                found.add(name)
-    for base in owner.bases:
-        name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
-        found.update(*(_own(ours) for ours in _classes(name)))
-    return found
-
-
-@functools.cache
-def _parsed(source: str) -> ast.Module:
-    return ast.parse(source)
-
-
 @functools.cache
 def _texts() -> dict[Path, str]:
     paths = (path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
@@ -110,14 +79,19 @@ def _texts() -> dict[Path, str]:
 
 
 @functools.cache
-def _classes(name: str) -> list[ast.ClassDef]:
-    return [
-        node
-        for text in _texts().values()
-        if f"class {name}" in text
-        for node in ast.walk(_parsed(text))
-        if isinstance(node, ast.ClassDef) and node.name == name
-    ]
+def _own() -> frozenset[str]:
+    """Return the private attributes and methods that classes of ours define themselves."""
+    found: set[str] = set()
+    for node in (node for text in _texts().values() for node in ast.walk(ast.parse(text))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.Attribute(attr=name, value=ast.Name("self"), ctx=ast.Store())
+            ):
+                found.add(name)
+    return frozenset(found)
 
 
 @functools.cache
