@@ -11,10 +11,11 @@ import native
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.protocol import stored_ids
+from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
 from tables.change import Restored, TableOptions
-from tables.codec import FormatError, Meta, Origin, Slot
+from tables.codec import FormatError, Meta, Origin, Route, Slot
 from tables.index import StoredIndex
 from tables.native_index import NativeIndex
 from tables.restore import ChangelogBounds, Restore, require_own, trusted_start
@@ -28,6 +29,7 @@ from tests.support.records.served_log import serve
 
 ALPHABET = [stored_ids.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
 DAY_S = 86_400.0
+WAY = Route(Source("to-paris", "AbC_-67890123456789012", 3), 0)
 
 
 class Record(NamedTuple):
@@ -92,7 +94,7 @@ class Log:
         return ChangelogBounds(0, self.end, DAY_S)
 
 
-def _ids(letters: str) -> list[bytes | None]:
+def _ids(letters: str) -> list[bytes]:
     return [stored_ids.encode_id(letter.encode()) for letter in letters]
 
 
@@ -110,13 +112,6 @@ def restored(log: Log, store: Store | None, *, resident: bool = True) -> Restore
     restore.consume([record for record in log.records if start <= record.offset < log.end])
     restore.finish()
     return restore
-
-
-def _ring(log: Log, store: Store, *, resident: bool = True) -> Ring:
-    """Return the ring of a lane that was opened over this store and changelog."""
-    capacity = log.ring.capacity
-    restore = restored(log, store, resident=resident)
-    return make_ring(capacity, restore, None if resident else _index(store, capacity))
 
 
 def _index(store: Store, capacity: int) -> StoredIndex:
@@ -138,22 +133,10 @@ def known(ring: Ring) -> str:
 
 
 @pytest.fixture
-def new_store(tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Make empty stores."""
-    made: list[Store] = []
-
-    def new() -> Store:
-        made.append(Store(tmp_path / f"store-{len(made)}"))
-        return made[-1]
-
-    yield new
-    for store in made:
-        store.close()
-
-
-@pytest.fixture
-def store(new_store: Callable[[], Store]) -> Store:
-    return new_store()
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "store-0")
+    yield made
+    made.close()
 
 
 class Lane:
@@ -228,15 +211,12 @@ def _state(position: int, *, age_s: float = 0.0, indexed: bool = False) -> Store
     return StoredState(Meta(5, 3, 0, {}, {}, "0011223344556677"), position, time.time() - age_s, indexed)
 
 
-@pytest.mark.parametrize(
-    ("position", "start", "expected"),
-    [(None, 40, 40), (70, 40, 69), (90, 40, 89), (41, 40, 40), (39, 40, 40)],  # the last: only a marker lies between
-)  # fmt: skip
-def test_trusted(position: int | None, start: int, expected: int) -> None:
+def test_trusted() -> None:
     """Reading begins one record before the position, and never before the changelog's start."""
-    state = None if position is None else _state(position)
+    states = [None, *map(_state, (70, 90, 41, 39))]  # before the last one only a marker is missing
+    bounds = ChangelogBounds(40, 90, DAY_S)
 
-    assert trusted_start(state, ChangelogBounds(start, 90, DAY_S), indexed=False) == expected
+    assert [trusted_start(state, bounds, indexed=False) for state in states] == [40, 69, 89, 40, 40]
 
 
 @pytest.mark.parametrize(
@@ -289,14 +269,13 @@ def test_tail_lost_and_regrown(store: Store, resident: bool) -> None:
         regrown.transact(batch)
     assert [record.key for record in regrown.records if record.offset == cut - 2] == [codec.META_KEY]
 
-    with pytest.raises(
-        UntrustedError, match=f"another record at {cut - 2}: it lost its last records and was written again"
-    ):
+    lost = f"another record at {cut - 2}: it lost its last records and was written again"
+    with pytest.raises(UntrustedError, match=lost):
         restored(regrown, store, resident=resident)
 
 
 @both_kinds
-def test_last_record_compacted_away(store: Store, new_store: Callable[[], Store], resident: bool) -> None:
+def test_last_record_compacted_away(store: Store, resident: bool) -> None:
     """A store whose last record is gone is not trusted: so looks a lost tail, too. A rebuilt store knows all IDs."""
     log = _history()
     cut = log.cuts[3]
@@ -309,7 +288,11 @@ def test_last_record_compacted_away(store: Store, new_store: Callable[[], Store]
     with pytest.raises(UntrustedError, match="no longer holds its last record"):
         restored(log.upto(cut), store, resident=resident)
     assert dict(store._db.items()) == before
-    assert known(_ring(log, new_store(), resident=resident)) == known(log.ring)
+    store.close()
+    afresh = Store.create_afresh(store.path)
+    restore = restored(log, afresh, resident=resident)
+    assert known(make_ring(5, restore, None if resident else _index(afresh, 5))) == known(log.ring)
+    afresh.close()
 
 
 @pytest.mark.parametrize(
@@ -365,60 +348,33 @@ async def test_damage_heals(lane_of: Callable[..., Lane], resident: bool, at: fl
     assert (await lane.open()).reused
 
 
-class Counting(Store):
-    """Counts how often all slots are read."""
-
-    reads = 0
-
-    def slots(self) -> Iterator[tuple[bytes, bytes]]:
-        Counting.reads += 1
-        return super().slots()
-
-    def slot_values(self, capacity: int, first: int) -> Iterator[bytes]:
-        Counting.reads += 1
-        return super().slot_values(capacity, first)
-
-
-def _others_wrote(log: Log, _: LaneTable) -> None:
-    log.transact("vwv")
-
-
-def _cleared(log: Log, _: LaneTable) -> None:
-    log.ring = Ring(5, log.ring.head, log.ring.head)
-    log.transact("q")
-
-
-def _overrun(log: Log, _: LaneTable) -> None:
-    log.transact("ghijklmnop")
-
-
-def _closed(log: Log, table: LaneTable) -> None:
-    table.close()
-    log.transact("v")
-
-
 @pytest.mark.parametrize(
-    ("happens", "kept"), [(_others_wrote, True), (_cleared, False), (_overrun, False), (_closed, False)]
-)
+    ("happens", "letters", "kept"),
+    [("others wrote", "vwv", True), ("overrun", "ghijklmnop", False), ("cleared", "q", False), ("closed", "v", False)],
+)  # fmt: skip
 async def test_what_is_in_memory_is_not_read_again(
-    lane_of: Callable[..., Lane],
-    monkeypatch: pytest.MonkeyPatch,
-    happens: Callable[[Log, LaneTable], None],
-    kept: bool,
+    lane_of: Callable[..., Lane], happens: str, letters: str, kept: bool
 ) -> None:
     """A lane that reopens in the same process reads only newer records and continues with its ring.
 
     It reads all slots if its table was forgotten by order, overrun by more than a ring, or closed.
     """
     log = _history()
-    monkeypatch.setattr("tables.rocksdb.lane_store.Store", Counting)
     lane = lane_of(log)
     await lane.open()
-    Counting.reads = 0
-    happens(log, lane.table)
-    restored = await lane.open()
+    if happens == "cleared":
+        log.ring = Ring(5, log.ring.head, log.ring.head)
+    if happens == "closed":
+        lane.table.close()
+    log.transact(letters)
+    with (
+        patch.object(Store, "slots", autospec=True, side_effect=Store.slots) as slots,
+        patch.object(Store, "slot_values", autospec=True, side_effect=Store.slot_values) as values,
+    ):
+        restored = await lane.open()
 
-    assert (restored.kept, restored.reused, Counting.reads) == (kept, True, 0 if kept else 1)
+    assert (restored.kept, restored.reused) == (kept, True)
+    assert slots.call_count + values.call_count == (0 if kept else 1)
     ring, expected = lane.table.ring, log.ring
     assert known(ring) == known(expected)
     assert (ring.head, ring.floor, ring.low) == (expected.head, expected.floor, expected.low)
@@ -488,6 +444,10 @@ def _slot_of_a_later_version(store: Store) -> None:
     store._db.put(b"s" + codec.ring_key(40, 3)[1:], b"\x02")
 
 
+def _damaged_hops(store: Store) -> None:
+    store._db.put(b"h" + codec.hops_key(WAY)[1:], codec.hops_value(0, [5])[:-1] + b"\x00")
+
+
 def _short_chunk(store: Store) -> None:
     first, *others = store.chunk_keys().all()
     assert others
@@ -495,7 +455,7 @@ def _short_chunk(store: Store) -> None:
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
-@pytest.mark.parametrize("damage", [_slot_of_a_later_version, _short_chunk])
+@pytest.mark.parametrize("damage", [_slot_of_a_later_version, _damaged_hops, _short_chunk])
 async def test_what_cannot_be_read_is_rebuilt_at_once(
     lane_of: Callable[..., Lane], caplog: pytest.LogCaptureFixture, damage: Callable[[Store], None]
 ) -> None:
@@ -546,19 +506,17 @@ def _persist(
     store: Store, index: StoredIndex, first_sequence: int, letters: str, live_from: int | None = None
 ) -> None:
     """Write the new IDs of a committed batch as a lane does."""
-    ids = [id_ for id_ in _ids(letters) if id_ is not None]
+    ids = _ids(letters)
 
     def fill(writes: Writes) -> None:
         index.persist(writes, first_sequence, ids, live_from)
-        for sequence, id_ in enumerate(ids, first_sequence):
-            writes.put_slots([_slot(3, sequence, id_)])
+        writes.put_slots([_slot(3, sequence, id_) for sequence, id_ in enumerate(ids, first_sequence)])
 
     store.write(store.epoch, _state(1, indexed=True), fill)
 
 
 def _entries(store: Store, letters: str) -> dict[str, int]:
-    ids: Sequence[bytes] = [id_ for id_ in _ids(letters) if id_ is not None]
-    found = zip(letters, store.sequences(ids), strict=True)
+    found = zip(letters, store.sequences(_ids(letters)), strict=True)
     return {letter: sequence for letter, sequence in found if sequence is not None}
 
 

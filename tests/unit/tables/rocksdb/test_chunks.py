@@ -12,6 +12,7 @@ from tables.restore import Restore
 from tables.rocksdb import chunks
 from tables.rocksdb.store import Store, StoredState
 from tables.rocksdb.writes import STATE_KEY, Writes
+from tests.support.at_once import at_once
 
 CAPACITY = 4
 
@@ -28,9 +29,7 @@ def _value(sequence: int, name: bytes = b"") -> bytes:
     return codec.ring_value(sequence, b"\x00" + (name or b"%d" % sequence), Origin(0, sequence, 7))
 
 
-def _write(
-    store: Store, sequences: range, *, low: int = 0, slots: tuple[tuple[bytes, bytes], ...] = ()
-) -> None:
+def _write(store: Store, sequences: range, *slots: tuple[bytes, bytes], low: int = 0) -> None:
     """Write a transaction's slots as a chunk, or with keys of their own; remove what is dead then."""
     meta = Meta(CAPACITY, sequences.stop, 0, {}, {}, "incarnation")
 
@@ -49,8 +48,7 @@ def _write(
 def _held(store: Store) -> dict[int, bytes]:
     """ID by sequence, as a restore finds them."""
     restore = Restore(store, store.epoch, resident=True)
-    for _ in restore.load():
-        pass
+    at_once(restore.load())
     return {slot.sequence: slot.id for slot in restore.slots()}
 
 
@@ -72,13 +70,13 @@ def test_dead_chunks_are_removed(store: Store, tmp_path: Path) -> None:
 @pytest.mark.parametrize("chunk_first", [True, False])
 def test_of_slot_and_chunk_the_newer_counts(store: Store, chunk_first: bool) -> None:
     """A restore writes slots with keys of their own beside chunks: whichever was written first."""
-    key = codec.ring_key(CAPACITY, 5 if chunk_first else 1)
-    slot = (key, _value(5 if chunk_first else 1, b"slot"))
+    sequence = 5 if chunk_first else 1
+    slot = codec.ring_key(CAPACITY, sequence), _value(sequence, b"slot")
     if chunk_first:
         _write(store, range(4))
-        _write(store, range(0), slots=(slot,))
+        _write(store, range(0), slot)
     else:
-        _write(store, range(0), slots=(slot,))
+        _write(store, range(0), slot)
         _write(store, range(5, 6))
 
     assert _held(store).get(5) == (b"\x00slot" if chunk_first else b"\x005")
@@ -114,13 +112,10 @@ def test_an_interrupted_building_is_told(store: Store) -> None:
 @pytest.mark.parametrize("damage", [b"\x00", b"\x00\x05abc", b"\x00\x1e" + b"\x09" * 30, _value(3)])
 def test_damaged_chunk(store: Store, damage: bytes) -> None:
     """A damaged chunk is distinguished from a sound one. The store is rebuilt, and no damaged byte counts as an ID."""
-    meta = Meta(CAPACITY, 1, 0, {}, {}, "incarnation")
-    sound = Chunk.from_values(CAPACITY, [_value(0)]).encoded
-    state = StoredState(meta, 10, 1.0, indexed=False)
+    damaged = Chunk(CAPACITY, Chunk.from_values(CAPACITY, [_value(0)]).encoded + damage)
+    _write(store, range(0))
     store.write(
-        store.epoch,
-        state,
-        lambda writes: writes.put_chunk(chunks.key_of(CAPACITY, 0), Chunk(CAPACITY, sound + damage)),
+        store.epoch, store.state(), lambda writes: writes.put_chunk(chunks.key_of(CAPACITY, 0), damaged)
     )
 
     with pytest.raises(FormatError, match="chunk of ring records"):

@@ -1,5 +1,6 @@
 """A new store begins as a copy of an empty one."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,11 @@ def test_made_once_for_all(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).mkdir()
         empty.copy_to(tmp_path / name)
+        with closing(Store(tmp_path / name)) as store:
+            store._db[b"key"] = name.encode()
     for name in names:
-        store = Store(tmp_path / name)
-        store._db[b"key"] = name.encode()
-        store.close()
-    for name in names:
-        store = Store(tmp_path / name)
-        assert store._db[b"key"] == name.encode()
-        store.close()
+        with closing(Store(tmp_path / name)) as store:
+            assert store._db[b"key"] == name.encode()
 
     assert len(made) == 1
     assert not made[0].exists()
@@ -38,17 +36,14 @@ def test_made_once_for_all(tmp_path: Path) -> None:
 
 def test_what_is_there_stays(tmp_path: Path) -> None:
     """A store that holds something is not written over; nor is a folder with something else in it."""
-    first = Store(tmp_path / "a")
-    first._db[b"key"] = b"value"
-    first.close()
-    second = Store(tmp_path / "a")
-    found = second._db.get(b"key")
-    second.close()
+    with closing(Store(tmp_path / "a")) as first:
+        first._db[b"key"] = b"value"
+    with closing(Store(tmp_path / "a")) as second:
+        assert second._db.get(b"key") == b"value"
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "note").write_text("mine")
     EmptyStore(rocks_folder._make_empty).copy_to(tmp_path / "b")
 
-    assert found == b"value"
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["note"]
 
 
@@ -65,7 +60,5 @@ def test_half_a_copy(tmp_path: Path, whole: int) -> None:
         found = Store(path)
     except DamagedStoreError:
         found = Store.create_afresh(path)
-    state = found.state()
-    found.close()
-
-    assert state is None
+    with closing(found):
+        assert found.state() is None

@@ -1,9 +1,10 @@
+import contextlib
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,10 @@ def _slot(sequence: int, capacity: int = 10) -> tuple[bytes, bytes, Slot]:
     encoded = stored_ids.encode_id(b"id-%d" % sequence)
     key, value = codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded, origin)
     return key, value, Slot(capacity, sequence, encoded, origin)
+
+
+def _fill(writes: Writes) -> None:
+    writes.put_slots([_slot(4)[:2]])
 
 
 def _put(store: Store, *sequences: int, capacity: int = 10) -> None:
@@ -79,7 +84,7 @@ def test_write_is_all_or_nothing(store: Store) -> None:
     before = store.state()
 
     def fill(writes: Writes) -> None:
-        writes.put_slots([_slot(4)[:2]])
+        _fill(writes)
         raise RuntimeError("midway")
 
     with pytest.raises(RuntimeError, match="midway"):
@@ -95,18 +100,13 @@ def test_stale_epoch(store: Store) -> None:
     _put(store, 3)
     before = store.state()
     new = store.begin_epoch()
-
-    def fill(writes: Writes) -> None:
-        writes.put_slots([_slot(4)[:2]])
-
     for epoch in (old, new + 1):
         with pytest.raises(StaleEpochError, match=f"write of opening {epoch}, the lane is at opening {new}"):
-            store.write(epoch, _state(99, 99), fill)
+            store.write(epoch, _state(99, 99), _fill)
     assert store.state() == before
     assert _sequences(store) == [3]
 
-    store.write(new, _state(5, 6), fill)
-
+    store.write(new, _state(5, 6), _fill)
     assert store.state() == _state(5, 6)
     assert _sequences(store) == [3, 4]
 
@@ -132,11 +132,9 @@ def test_second_open(store: Store) -> None:
     store.close()
     reopened = Store(store.path)
     store.close()
-    with pytest.raises(PrerequisiteError) as caught:
+    fault = rf"^{re.escape(str(store.path))} is in use by another process: .*app\.instance"
+    with pytest.raises(PrerequisiteError, match=fault):
         Store(store.path)
-
-    assert str(caught.value).startswith(f"{store.path} is in use by another process: ")
-    assert "app.instance" in str(caught.value)
     reopened.close()
 
 
@@ -167,8 +165,7 @@ def test_create_afresh(tmp_path: Path, damaged: bool) -> None:
 
     afresh = Store.create_afresh(path)
 
-    assert afresh.state() is None
-    assert _sequences(afresh) == []
+    assert (afresh.state(), _sequences(afresh)) == (None, [])
     _put(afresh, 4)
     assert _sequences(afresh) == [4]
     afresh.close()
@@ -185,13 +182,9 @@ def full(tmp_path: Path) -> Path:
     return path
 
 
-def _one(path: Path, pattern: str) -> Path:
-    (found,) = path.glob(pattern)
-    return found
-
-
-def _overwrite(file: Path, at: float) -> None:
-    """64 bytes of 0xff at that share of the file."""
+def _overwrite(path: Path, pattern: str, at: float) -> None:
+    """Write 64 bytes of 0xff at that share of the one file of this name."""
+    (file,) = path.glob(pattern)
     content = bytearray(file.read_bytes())
     begin = int((len(content) - 64) * at)
     content[begin : begin + 64] = b"\xff" * 64
@@ -204,40 +197,32 @@ def _overwrite(file: Path, at: float) -> None:
 def test_file_of_garbage(full: Path, tmp_path: Path, pattern: str, content: bytes, name: str) -> None:
     """Files of another format are damage, and no folder in use, even if its name resembles a message about a lock."""
     path = full.rename(tmp_path / name)
-    _one(path, pattern).write_bytes(content)
+    (file,) = path.glob(pattern)
+    file.write_bytes(content)
 
     with pytest.raises(DamagedStoreError, match=str(path)):
         Store(path)
 
 
-READ: dict[str, Callable[[Store], bool]] = {
-    "state": lambda store: store.state() == _state(MANY, 2),
-    "slots": lambda store: _sequences(store) == list(range(MANY)),
-    "slots of keys": lambda store: (
-        store.slots_of([_slot(index, MANY)[0] for index in range(MANY)])
-        == [_slot(index, MANY)[2] for index in range(MANY)]
-    ),
-}
+def _slots_of_keys(store: Store) -> bool:
+    slots = [_slot(index, MANY) for index in range(MANY)]
+    return store.slots_of([key for key, _, _ in slots]) == [slot for _, _, slot in slots]
 
 
-@pytest.mark.parametrize("read", READ.values(), ids=READ)
+READ: tuple[Callable[[Store], bool], ...] = (
+    lambda store: store.state() == _state(MANY, 2),
+    lambda store: _sequences(store) == list(range(MANY)),
+    _slots_of_keys,
+)
+
+
+@pytest.mark.parametrize("read", READ, ids=["state", "slots", "slots of keys"])
 @pytest.mark.parametrize("at", [0.0, 0.5, 0.9, 0.98, 1.0])
 def test_bytes_overwritten(full: Path, at: float, read: Callable[[Store], bool]) -> None:
     """Damage in a table file is reported at the latest when a reader reaches it, so no reader gets an incomplete result."""
-    _overwrite(_one(full, "*.sst"), at)
-
-    try:
-        store = Store(full)
-    except DamagedStoreError:
-        return
-    try:
-        complete = read(store)
-    except DamagedStoreError:
-        return
-    finally:
-        store.close()
-
-    assert complete
+    _overwrite(full, "*.sst", at)
+    with contextlib.suppress(DamagedStoreError), contextlib.closing(Store(full)) as store:
+        assert read(store)
 
 
 @pytest.mark.parametrize("percent", [0, 10, 50, 90, 100])
@@ -247,7 +232,7 @@ def test_log_overwritten(store: Store, tmp_path: Path, percent: int) -> None:
         slots = [_slot(index, 500)[:2]]
         store.write(store.epoch, _state(index + 1, index + 1), lambda writes: writes.put_slots(slots))  # noqa: B023 - called at once
     path = shutil.copytree(store.path, tmp_path / "killed")
-    _overwrite(_one(path, "*.log"), percent / 100)
+    _overwrite(path, "*.log", percent / 100)
 
     damaged = Store(path)
     state, sequences = damaged.state(), _sequences(damaged)
@@ -283,7 +268,7 @@ def test_slot_that_cannot_be_read(store: Store, value: bytes) -> None:
         store.slots_of([key])
 
 
-@contextmanager
+@contextlib.contextmanager
 def _unprivileged() -> Iterator[Path]:
     """Yield a folder that may be read but not written. Root, unhindered by file modes, becomes the user ``nobody`` for that time."""
     root = os.geteuid() == 0
@@ -311,11 +296,9 @@ def _unprivileged() -> Iterator[Path]:
 def test_unusable_folder(name: str) -> None:
     """A folder without write access, or with an unreadable file, does not count as damaged: Ringfence must not delete it."""
     with _unprivileged() as folder:
-        with pytest.raises(PrerequisiteError) as caught:
+        fault = rf"^{re.escape(str(folder / name))} cannot be written: .*app\.data_dir"
+        with pytest.raises(PrerequisiteError, match=fault):
             Store(folder / name)
-
-        assert str(caught.value).startswith(f"{folder / name} cannot be written: ")
-        assert "app.data_dir" in str(caught.value)
 
 
 @pytest.mark.parametrize("below", ["orders-0", ""], ids=["data_dir is a file", "the folder is a file"])
@@ -328,10 +311,7 @@ def test_file_in_the_way(tmp_path: Path, below: str) -> None:
 
 
 def test_stores_share_what_is_not_in_files_yet(tmp_path: Path) -> None:
-    """A worker of 64 lanes would have half a gigabyte there, with each store below what it may have alone.
-
-    RocksDB lets a store go on while it is being flushed, so each flush is waited for: how long one takes is up to the disk.
-    """
+    """A worker of 64 lanes would have half a gigabyte there, with each store below what it may have alone."""
     opened = [Store(tmp_path / f"orders-{number}") for number in range(8)]
     slot = codec.ring_key(10, 0), b"v" * 100_000
     most = 0
@@ -339,7 +319,9 @@ def test_stores_share_what_is_not_in_files_yet(tmp_path: Path) -> None:
         for store in opened:
             store.write(store.epoch, _state(1, 2), lambda writes: writes.put_slots([slot]))
             most = max(most, sum(_told(other, "cur-size-all-mem-tables") for other in opened))
-            while _told(store, "num-immutable-mem-table"):
+            while _told(
+                store, "num-immutable-mem-table"
+            ):  # RocksDB lets a store go on while it is being flushed
                 time.sleep(0.002)
     counted = shared().buffers.get_usage()
     for store in opened:
