@@ -20,17 +20,19 @@ def _counting(steps: int, seen: list[str], name: str) -> Generator[None, None, s
     return name
 
 
+async def _others(seen: list[str], busy_s: float) -> None:
+    while True:
+        time.sleep(busy_s)  # noqa: ASYNC251 - a batch that is decided
+        seen.append("-")
+        await asyncio.sleep(0)
+
+
 async def test_one_slice_a_turn_of_all_together() -> None:
     """Other tasks on the loop get their turn between any two slices, however many computations run."""
     seen: list[str] = []
     slices = TimeSlices(0.0, 0.0)
 
-    async def others() -> None:
-        while True:
-            seen.append("-")
-            await asyncio.sleep(0)
-
-    beside = asyncio.create_task(others())
+    beside = asyncio.create_task(_others(seen, 0.0))
     both = asyncio.gather(*(slices.run(_counting(3, seen, name)) for name in ("a", "b")))
     results = await asyncio.wait_for(both, 10)
     beside.cancel()
@@ -53,13 +55,7 @@ async def test_busy_loop_is_shared() -> None:
             seen.append("a")
             yield
 
-    async def others() -> None:
-        while True:
-            time.sleep(0.03)  # noqa: ASYNC251 - a batch that is decided
-            seen.append("-")
-            await asyncio.sleep(0)
-
-    beside = asyncio.create_task(others())
+    beside = asyncio.create_task(_others(seen, 0.03))
     await asyncio.sleep(0)
     await slices.run(measured())
     beside.cancel()

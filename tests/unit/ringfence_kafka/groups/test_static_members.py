@@ -17,6 +17,7 @@ from app.worker.membership import static_membership
 from ringfence_kafka.aiokafka_patches import membership
 from ringfence_kafka.aiokafka_patches.membership import FencedInstanceIdError, NamedHeartbeat
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
 from ringfence_kafka.groups import static_members
 from ringfence_kafka.groups.static_members import DescribeMembers, LeaveByName
@@ -38,20 +39,17 @@ async def test_heartbeats_have_the_name() -> None:
         return answer
 
     coordinator = SimpleNamespace(group_id="orders", generation=3, member_id="m", _send_req=send)
-    membership.name_heartbeats(
-        SimpleNamespace(_coordinator=coordinator), "orders-0", lambda: fenced.append(True)
-    )
+    consumer = SimpleNamespace(_coordinator=coordinator)
+    membership.name_heartbeats(consumer, "orders-0", lambda: fenced.append(True))
     join = JoinGroupRequest("orders", 1, 1, "m", "orders-0", "consumer", [])
     for request in (HeartbeatRequest("orders", 3, "m"), join):
         await coordinator._send_req(request)
 
     assert sent[1] is join
     assert isinstance(sent[0], NamedHeartbeat)
-    prepared = sent[0].prepare({12: (0, 4)})
-    assert (prepared.API_VERSION, prepared.to_object()) == (
-        3,
-        {"group": "orders", "generation_id": 3, "member_id": "m", "group_instance_id": "orders-0"},
-    )
+    prepared, named = sent[0].prepare({12: (0, 4)}), {"group_instance_id": "orders-0"}
+    assert prepared.API_VERSION == 3
+    assert prepared.to_object() == {"group": "orders", "generation_id": 3, "member_id": "m"} | named
     assert fenced == []
     answer.error_code = FencedInstanceIdError.errno
     await coordinator._send_req(join)
@@ -124,10 +122,8 @@ async def test_while_the_group_rebalances(
 async def test_a_group_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """A predecessor in a group that never answers is removed after a while: its lanes move, and none stays unassigned."""
     monkeypatch.setattr(static_members, "SAYS_LIMIT_S", 0.2)
-    admin = Admin(("orders-0", b""))
 
-    assert await admin.forget("a")
-    assert admin.left == ["orders-0"]
+    assert await Admin(("orders-0", b"")).forget("a")
 
 
 async def test_gone_by_itself_or_refused() -> None:
@@ -137,11 +133,13 @@ async def test_gone_by_itself_or_refused() -> None:
         await Admin(("orders-0", _metadata("z")), refused=FencedInstanceIdError.errno).forget("a")
 
 
+def _worker(**app: Any) -> Settings:
+    return validate({"app": {"id": "rf", "instance": "orders-0", **app}, "addresses": [{"name": "orders"}]})
+
+
 def test_what_a_worker_is_in_its_group() -> None:
     """A worker is a static member only if configured, because a static member does not announce that it leaves."""
-    named = {"id": "rf", "instance": "orders-0"}
-    plain = validate({"app": named, "addresses": [{"name": "orders"}]})
-    static_one = validate({"app": {**named, "static_membership": True}, "addresses": [{"name": "orders"}]})
+    plain, static_one = _worker(), _worker(static_membership=True)
 
     assert static_membership.group_instance(plain) is None
     assert static_membership.group_instance(static_one) == "orders-0"
@@ -164,9 +162,6 @@ async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> 
             raise GroupAuthorizationFailedError("rf")
 
     monkeypatch.setattr(static_membership, "Cluster", Silent)
-    app = {"id": "rf", "instance": "orders-0", "static_membership": True}
-
-    with pytest.raises(
-        BrokerUnavailableError, match=r"rf does not report .* orders-0 .*: start this worker again"
-    ):
-        await static_membership.renew(validate({"app": app, "addresses": [{"name": "orders"}]}))
+    said = r"rf does not report .* orders-0 .*: start this worker again"
+    with pytest.raises(BrokerUnavailableError, match=said):
+        await static_membership.renew(_worker(static_membership=True))

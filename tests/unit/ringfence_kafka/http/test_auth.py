@@ -56,12 +56,11 @@ async def test_tls_and_token(files: dict[str, str]) -> None:
     app = validate({"app": files}).app
     async with served(http_auth(app), _page) as url:
         assert url.startswith("https://127.0.0.1:")
-        async with session(app, 10) as asking:
-            assert await _get(asking, f"{url}/groups") == (200, {"page": "/groups"})
         stranger = app.model_copy(update={"web_tls_cafile": ""})
-        async with session(stranger, 10) as asking:
+        async with session(app, 10) as asking, session(stranger, 10) as other:
+            assert await _get(asking, f"{url}/groups") == (200, {"page": "/groups"})
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
-                await _get(asking, f"{url}/groups")
+                await _get(other, f"{url}/groups")
 
 
 def test_a_worker_has_both(files: dict[str, str]) -> None:
@@ -93,6 +92,5 @@ def test_settings_that_do_not_fit(files: dict[str, str], change: dict[str, str],
 def test_files_that_hold_something_else(files: dict[str, str]) -> None:
     """Files with other content are reported before anything listens."""
     app = validate({"app": files | {"web_tls_keyfile": files["web_tls_cafile"]}}).app
-
     with pytest.raises(ConfigurationError, match=r"app\.web_tls_certfile = .* cannot be used"):
         http_auth(app)

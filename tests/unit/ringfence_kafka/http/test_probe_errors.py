@@ -23,6 +23,7 @@ from tests.unit.ringfence_kafka.http.served import certificate_files, served
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
+EXPIRED = {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY}
 TOKEN = "let-me-see"
 OTHER = "somebody-else"
 
@@ -44,7 +45,7 @@ async def _asked(app: AppSettings, url: str, path: str = "/health") -> Any:
 @pytest.mark.parametrize(
     ("name", "times", "what", "do"),
     [
-        ("127.0.0.1", {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY}, "has expired", "renew app.web_tls_certfile"),
+        ("127.0.0.1", EXPIRED, "has expired", "renew app.web_tls_certfile"),
         ("127.0.0.1", {"not_before": NOW + DAY, "not_after": NOW + 9 * DAY}, "not valid yet", "its clock"),
         ("w1.test", {}, "for another name", "app.web_name"),
     ],
@@ -97,7 +98,7 @@ async def test_tokens(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
 
 async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
     """The verb ``status`` gives the reason why a worker is not heard, for the worker and for its waiting lanes."""
-    app = _app(tmp_path, not_before=NOW - 9 * DAY, not_after=NOW - DAY)
+    app = _app(tmp_path, **EXPIRED)
     async with served(http_auth(app), _page) as url, session(app, 10) as asking:
         why = await lanes.fetch_document(asking, app, url)
     assert isinstance(why, ProbeError)
@@ -105,11 +106,10 @@ async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
     waiting = replace(with_lanes(state=UNKNOWN, lag=4, head_age_seconds=61.0), workers=[worker])
     lane, note = findings(waiting)
 
-    assert note.what == (
-        "its web certificate has expired, at http://w1:6066, so the state of its lanes is unknown here"
-    )
+    expired = "its web certificate has expired, at http://w1:6066"
+    assert note.what == f"{expired}, so the state of its lanes is unknown here"
     assert note.do.startswith("renew app.web_tls_certfile there")
-    assert "does not report why: its web certificate has expired, at http://w1:6066" in lane.what
+    assert f"does not report why: {expired}" in lane.what
     assert "renew app.web_tls_certfile there" in lane.do
 
 
@@ -118,19 +118,15 @@ def test_consumers_that_are_not_heard() -> None:
     why = ProbeError("it asks for a token", "set it")
     (found,) = findings(with_share({"unheard": {"http://c1": why, "http://c2": why}}))
 
-    assert (found.stands, found.do) == (False, "set it")
-    assert (
-        found.what == "it asks for a token, at http://c1, http://c2, so the state of its handlers is unknown "
-        "here"
-    )
+    told = "it asks for a token, at http://c1, http://c2, so the state of its handlers is unknown here"
+    assert (found.stands, found.what, found.do) == (False, told, "set it")
     assert findings(STATUS) == []
 
 
 @pytest.mark.parametrize("expired", [False, True])
 def test_its_own_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture, expired: bool) -> None:
     """A server with an expired certificate warns at its start and continues, although clients reject it."""
-    times: dict[str, Any] = {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY} if expired else {}
     with caplog.at_level(logging.WARNING, logger="ringfence.web"):
-        assert http_auth(_app(tmp_path, **times)).context is not None
+        assert http_auth(_app(tmp_path, **EXPIRED if expired else {})).context is not None
 
     assert ["expired on" in message for message in caplog.messages] == [True] * expired
