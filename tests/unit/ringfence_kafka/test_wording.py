@@ -4,7 +4,6 @@ from ringfence_kafka.wording import counted, first_of
 
 
 def test_counted() -> None:
-    """A count of one is singular, and thousands are marked."""
     assert [counted(number, "message") for number in (0, 1, 300_000)] == [
         "0 messages", "1 message", "300,000 messages",
     ]  # fmt: skip

@@ -67,7 +67,6 @@ KEY, VALUE = codec.ring_key(10, 3), codec.ring_value(3, b"\x00a", Origin(0, 0, 0
     ],
 )
 def test_damaged_ring_record(key: bytes, value: bytes, why: str) -> None:
-    """A record of the wrong length or of a later version is refused instead of guessed."""
     with pytest.raises(FormatError, match=why):
         codec.decode_ring(key, value)
 
@@ -130,6 +129,5 @@ def test_meta_of_another_release() -> None:
     ],
 )
 def test_damaged_meta_record(value: bytes, why: str) -> None:
-    """A meta record with any deviation, or of a later version, is refused."""
     with pytest.raises(FormatError, match=f"meta record .*{why}"):
         codec.decode_meta(value)

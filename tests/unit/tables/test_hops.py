@@ -19,7 +19,6 @@ def _arrivals(*steps: tuple[int, int], route: Route = WAY) -> list[Arrival]:
 
 
 def _known(memory: HopMemory, *steps: tuple[int, int], route: Route = WAY) -> list[bool]:
-    """In one batch, which is then committed."""
     judged = memory.check(_arrivals(*steps, route=route))
     memory.apply(judged)
     return list(judged.known)
@@ -40,7 +39,6 @@ def test_floor_of_each_way() -> None:
 
 
 def test_check_changes_nothing() -> None:
-    """A check changes nothing; only the commit does."""
     memory = HopMemory(100)
     _known(memory, (1, 0), (2, 0))
     judged = memory.check(_arrivals((3, 2), (4, 2)))
@@ -78,7 +76,6 @@ VALUE = codec.hops_value(20, [20, 21, 24])
     ],
 )
 def test_damaged(key: bytes, value: bytes, fault: str) -> None:
-    """A record that this version cannot read raises an error that names the problem."""
     with pytest.raises(FormatError, match=fault):
         HopMemory.restored(100, [(key, value)])
 

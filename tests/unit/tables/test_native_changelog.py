@@ -48,7 +48,6 @@ async def test_a_large_one_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_was_aborted_is_left_out() -> None:
-    """Aborted records and markers are skipped, and the position moves behind them."""
     data = (
         stored([Stored(0), Stored(1)], 0, 7, TRANSACTIONAL)
         + marker(2, 7, abort=True)

@@ -17,7 +17,6 @@ def _ring(size: int, most: int) -> Ring:
 
 
 def _accept(ring: Ring, first: int, count: int, time: int) -> None:
-    """Accept so many new IDs of one moment, each in a batch of its own."""
     for number in range(first, first + count):
         checked = ring.check([b"%d" % number], [time])
         assert checked.verdicts == [Verdict.ACCEPTED]

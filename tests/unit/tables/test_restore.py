@@ -55,11 +55,9 @@ class Log:
         """The high watermark after each transaction."""
 
     def transact(self, letters: str) -> None:
-        """Commit one batch, an ID a letter."""
         self.transact_ids(_ids(letters))
 
     def transact_ids(self, ids: Sequence[bytes | None]) -> None:
-        """Commit one batch of encoded IDs."""
         checked = self.ring.check(ids)
         self.ring.apply(checked)
         self.next += len(ids)
@@ -80,11 +78,9 @@ class Log:
         return Meta(ring.capacity, ring.head, ring.floor, next_offsets, counts, self.incarnation)
 
     def last_meta(self) -> Meta:
-        """Return the meta record at the end of the log."""
         return codec.decode_meta(self.records[-1].value or b"")
 
     def upto(self, end: int) -> "Log":
-        """Return the log as it was when its high watermark was ``end``."""
         earlier = Log(self.ring.capacity, self.incarnation)
         earlier.records = [record for record in self.records if record.offset < end]
         earlier.end, earlier.next = end, self.next
@@ -154,7 +150,6 @@ class Lane:
 
 @pytest.fixture
 def lane_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Lane]]:
-    """Make lanes of this changelog."""
     made: list[Lane] = []
 
     def make(log: Log, name: str = "orders-0", *, resident: bool = True) -> Lane:
@@ -309,7 +304,6 @@ def test_last_record_compacted_away(store: Store, resident: bool) -> None:
 def test_records_of_a_later_version(
     store: Store, resident: bool, key: bytes, value: bytes | None, says: str
 ) -> None:
-    """A record that this version cannot read is refused, and never skipped."""
     log = Log(5)
     log.transact("ab")
     log.append(key, value)
@@ -505,7 +499,6 @@ def test_older_acceptance_does_not_apply(store: Store, resident: bool) -> None:
 def _persist(
     store: Store, index: StoredIndex, first_sequence: int, letters: str, live_from: int | None = None
 ) -> None:
-    """Write the new IDs of a committed batch as a lane does."""
     ids = _ids(letters)
 
     def fill(writes: Writes) -> None:

@@ -17,7 +17,6 @@ def _verdicts(text: str) -> list[Verdict]:
 
 
 def _accept(ring: Ring, text: str) -> str:
-    """Check and apply one batch; what was said, a letter a message."""
     checked = ring.check(_ids(text))
     ring.apply(checked)
     return "".join(verdict.name[0] for verdict in checked.verdicts)
@@ -79,7 +78,6 @@ def test_below_the_floor_is_dead() -> None:
 
 
 def _accept_at(ring: Ring, *messages: tuple[str, int]) -> str:
-    """Check and apply one batch of (ID, timestamp); what was said, a letter a message."""
     checked = ring.check([name.encode() for name, _ in messages], [time for _, time in messages])
     ring.apply(checked)
     return "".join(verdict.name[0] for verdict in checked.verdicts)

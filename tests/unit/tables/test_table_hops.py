@@ -56,7 +56,6 @@ class Log:
         self.end += 1
 
     def compact(self) -> None:
-        """Keep only the last record of each key."""
         last = {record.key: record for record in self.records}
         self.records = sorted(last.values())
 
@@ -66,7 +65,6 @@ class Log:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
-    """Only the consumer that would fetch its records is replaced."""
     log = Log()
     serve(monkeypatch, lambda: log.records)
     return log

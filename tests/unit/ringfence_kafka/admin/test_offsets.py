@@ -57,7 +57,6 @@ class Client:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
-    """Return the request as it is made, whatever its version."""
     monkeypatch.setattr(
         "ringfence_kafka.admin.offsets.OffsetRequest",
         lambda _replica, isolation, topics: SimpleNamespace(isolation=isolation, topics=topics),
@@ -75,7 +74,6 @@ def _all(*without: int) -> dict[tuple[str, int], int]:
 
 
 async def test_one_question_a_broker(client: Client) -> None:
-    """Each broker gets one question, however many partitions there are."""
     found = await _reader(client).known_ends(PARTITIONS, LIMIT_S)
 
     assert found == _all()
@@ -109,7 +107,6 @@ async def test_a_silent_broker_takes_no_other_answer_away(client: Client) -> Non
 
 
 async def test_nobody_is_answered_after_the_end(client: Client) -> None:
-    """A repeated question ends with an error after the stop."""
     offsets = _reader(client)
     await offsets.stop()
 

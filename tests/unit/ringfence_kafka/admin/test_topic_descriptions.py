@@ -43,7 +43,6 @@ async def test_settings(code: int, found: dict[str, TopicDescription]) -> None:
 
 
 async def test_just_made() -> None:
-    """A new topic is awaited until both brokers know it."""
     brokers: Any = Brokers(UnknownTopicOrPartitionError.errno, UnknownTopicOrPartitionError.errno, 0)
 
     found = await topic_descriptions.appeared(brokers, ["t"], 60)

@@ -56,8 +56,6 @@ def test_the_answer() -> None:
 
 
 class _Brokers:
-    """Each knows some topics; a silent one does not answer."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **known: dict[str, str]) -> None:
         self.known = {int(name.removeprefix("b")): topics for name, topics in known.items()}
         self.away: set[int] = set()

@@ -71,7 +71,6 @@ async def test_fetches_that_come_too_late() -> None:
 
 
 async def test_fetches_that_are_quick() -> None:
-    """Quick fetches grow with the bytes that came."""
     records: list[Any] = [(0, 0, 9, 9, [], b"x" * (MOST // 8)), (1, 0, 9, 9, [], None)]
     answer = SimpleNamespace(topics=[("t", records)])
     consumer = _consumer(answer)

@@ -24,7 +24,6 @@ CODECS: Final = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def _large(count: int, size: int, codec: int) -> bytes:
-    """One batch of so many records of so many bytes."""
     records = [
         Stored(number, key=b"%d" % (number % 3), value=b"%08d" % number * (size // 8), headers=[("h", b"%d" % number)])
         for number in range(count)
@@ -34,7 +33,6 @@ def _large(count: int, size: int, codec: int) -> bytes:
 
 @pytest.fixture(params=["core", "objects"])
 def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the core reads."""
     if request.param == "core" and native.core is None:
         pytest.skip(native.spoken)
     if request.param == "objects":
@@ -237,7 +235,6 @@ async def test_who_asks_for_all_gets_a_part() -> None:
 
 
 def test_an_empty_batch() -> None:
-    """A batch without records, as the broker's cleaner leaves it, is skipped."""
     empty = bytearray(_large(1, 8, 4)[:BATCH_HEADER_BYTES])
     empty[8:12] = (BATCH_HEADER_BYTES - 12).to_bytes(4, "big")
     empty[57:61] = bytes(4)

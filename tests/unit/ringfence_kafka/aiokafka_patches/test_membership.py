@@ -20,9 +20,7 @@ from ringfence_kafka.errors import named
 JOIN = JoinGroupRequest("group", 1, 1, "member", "", "consumer", [])
 
 
-class Coordinator:
-    """The parts of aiokafka's coordinator that are used here, with its actions in order."""
-
+class _Coordinator:
     def __init__(self, *answers: int | Exception) -> None:
         self.member_id = "member"
         self.did: list[str] = []
@@ -39,8 +37,8 @@ class Coordinator:
         return SimpleNamespace(error_code=answer)
 
 
-def _rejoining(*answers: int | Exception) -> Coordinator:
-    coordinator = Coordinator(*answers)
+def _rejoining(*answers: int | Exception) -> _Coordinator:
+    coordinator = _Coordinator(*answers)
     membership.revoke_late(SimpleNamespace(_coordinator=coordinator))
     return coordinator
 

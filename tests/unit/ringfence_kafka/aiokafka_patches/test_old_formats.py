@@ -49,7 +49,6 @@ def test_an_old_format_is_refused(magic: Literal[0, 1], codec: int, read: Callab
 
 
 def test_records_before_it_are_read() -> None:
-    """Lanes take the records before an old message; then its fetch is refused."""
     records = _leniently(stored([Stored(0), Stored(1)]) + old([Old(2)], 1))
 
     assert [record.offset for record in records] == [0, 1]

@@ -61,7 +61,6 @@ def _uses(source: str, path: Path) -> list[str]:
 
 
 def _private(node: ast.AST) -> tuple[str, bool]:
-    """Return the private attribute that is used, and whether it is one of the object itself."""
     match node:
         case ast.Attribute(attr=name, value=ast.Name(id="self" | "cls")):
             return name, True
@@ -80,7 +79,6 @@ def _texts() -> dict[Path, str]:
 
 @functools.cache
 def _own() -> frozenset[str]:
-    """Return the private attributes and methods that classes of ours define themselves."""
     found: set[str] = set()
     for node in (node for text in _texts().values() for node in ast.walk(ast.parse(text))):
         match node:
@@ -96,7 +94,6 @@ def _own() -> frozenset[str]:
 
 @functools.cache
 def _foreign() -> frozenset[str]:
-    """Return the private attributes and methods of aiokafka, Faust and Faust's base."""
     found: set[str] = set()
     for name in ("aiokafka", "faust", "mode"):
         folder = Path(importlib.import_module(name).__file__ or "").parent

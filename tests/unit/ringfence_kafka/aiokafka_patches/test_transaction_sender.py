@@ -47,7 +47,6 @@ class Sender:
             raise self.fails
 
     async def add(self, place: TopicPartition) -> "asyncio.Future[Any]":
-        """Return a batch of a record."""
         builder = self.producer.create_batch()
         builder.append(timestamp=None, key=None, value=b"v", headers=[])
         added: asyncio.Future[Any] = await self.accumulator.add_batch(builder, place, 1.0)

@@ -21,7 +21,6 @@ from ringfence_kafka.errors import ConfigurationError
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> dict[str, str]:
-    """Return a client's certificate and key."""
     issued = trustme.CA().issue_cert("client.test")
     (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes())
     (tmp_path / "client.key").write_bytes(issued.private_key_pem.bytes())
@@ -41,7 +40,6 @@ def _fault(**files: str) -> str:
 
 
 def test_authority_without_certificates(certificate: dict[str, str]) -> None:
-    """A key where certificates belong."""
     file = certificate["ssl_keyfile"]
 
     assert _fault(ssl_cafile=file) == (
@@ -51,7 +49,6 @@ def test_authority_without_certificates(certificate: dict[str, str]) -> None:
 
 
 def test_key_of_another_certificate(certificate: dict[str, str]) -> None:
-    """A certificate and a key that do not belong together."""
     Path(certificate["ssl_keyfile"]).write_bytes(
         trustme.CA().issue_cert("other.test").private_key_pem.bytes()
     )

@@ -49,9 +49,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OAUTH_SECRET", SECRET)
 
 
-class Provider(HTTPServer):
-    """A token provider that gives the answer set by the test."""
-
+class _Provider(HTTPServer):
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.status = 200
@@ -64,7 +62,7 @@ class Provider(HTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Provider
+    server: _Provider
 
     def do_POST(self) -> None:
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -79,8 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider() as server:
+def provider() -> Iterator[_Provider]:
+    with _Provider() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
@@ -92,7 +90,7 @@ def _kafka(**keys: Any) -> KafkaSettings:
     return validate({"kafka": BEARER | keys}).kafka
 
 
-def _credentials(provider: Provider, **keys: Any) -> KafkaSettings:
+def _credentials(provider: _Provider, **keys: Any) -> KafkaSettings:
     return _kafka(**CREDENTIALS | {"sasl_oauth_token_url": provider.url} | keys)
 
 
@@ -148,7 +146,6 @@ async def test_kept_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_function_that_fails(name: str, text: str, complaint: str) -> None:
-    """A function that fails is reported with its key and its result."""
     source = TokenSource(_kafka(sasl_oauth_callback=_module(name, text)))
 
     with pytest.raises(PrerequisiteError) as caught:
@@ -166,7 +163,6 @@ def test_a_function_that_fails(name: str, text: str, complaint: str) -> None:
     ],
 )
 def test_no_function(callback: str, complaint: str) -> None:
-    """A missing token function is reported before any client is made."""
     with pytest.raises(ConfigurationError) as caught:
         client_options(_kafka(sasl_oauth_callback=callback))
 
@@ -186,7 +182,7 @@ async def test_without_a_token_clients_try_again(monkeypatch: pytest.MonkeyPatch
 # -- client credentials -------------------------------------------------------------------------------------------
 
 
-def test_client_credentials(provider: Provider) -> None:
+def test_client_credentials(provider: _Provider) -> None:
     """ID and secret as RFC 6749 has them, the scope where there is one; the token's life as the provider says."""
     kafka = _credentials(provider, sasl_oauth_scope="kafka")
 
@@ -197,8 +193,7 @@ def test_client_credentials(provider: Provider) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 401])
-def test_no_secret_in_logs(provider: Provider, caplog: pytest.LogCaptureFixture, status: int) -> None:
-    """The secret and the token are never logged, at any level and in any form."""
+def test_no_secret_in_logs(provider: _Provider, caplog: pytest.LogCaptureFixture, status: int) -> None:
     provider.status = status
     for name in ("", "urllib3", "requests", "authlib"):
         caplog.set_level(logging.DEBUG, name)
@@ -212,7 +207,7 @@ def test_no_secret_in_logs(provider: Provider, caplog: pytest.LogCaptureFixture,
 
 
 def test_the_certificate_of_a_provider(
-    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    provider: _Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Certificates are verified with the system's authorities, which ``SSL_CERT_FILE`` replaces."""
     authority = trustme.CA()
@@ -239,7 +234,7 @@ def test_the_certificate_of_a_provider(
         (200, None, "gives no token"),
     ],
 )  # fmt: skip
-def test_a_provider_that_gives_none(provider: Provider, status: int, answer: object, complaint: str) -> None:
+def test_a_provider_that_gives_none(provider: _Provider, status: int, answer: object, complaint: str) -> None:
     """A refusal names the ID and the place of the secret, and not the secret. A server error does not blame them."""
     provider.status, provider.answer = status, answer
 
@@ -250,8 +245,7 @@ def test_a_provider_that_gives_none(provider: Provider, status: int, answer: obj
     assert SECRET not in str(caught.value)
 
 
-def test_from_a_command_config(tmp_path: Path, provider: Provider) -> None:
-    """A command config provides credentials in Java's own notation."""
+def test_from_a_command_config(tmp_path: Path, provider: _Provider) -> None:
     path = tmp_path / "client.properties"
     path.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
@@ -268,7 +262,7 @@ def test_from_a_command_config(tmp_path: Path, provider: Provider) -> None:
 # -- each client --------------------------------------------------------------------------------------------------
 
 
-def test_each_client(provider: Provider) -> None:
+def test_each_client(provider: _Provider) -> None:
     """Aiokafka and librdkafka ask for tokens; Java fetches its own, and cannot call a function of Python's."""
     kafka = _credentials(provider)
     function = _kafka(sasl_oauth_callback=_module("t_each", "def token(): return 'abc', 4_000_000_000"))
@@ -317,7 +311,6 @@ def test_who_cannot_call_it_says_so_first() -> None:
     ],
 )  # fmt: skip
 def test_settings_that_do_not_fit(keys: dict[str, str], complaint: str) -> None:
-    """Settings that do not fit are named with the way out."""
     with pytest.raises(ConfigurationError) as caught:
         _kafka(**keys)
 

@@ -11,7 +11,6 @@ from ringfence_kafka.errors import BrokerUnavailableError
 
 
 def test_somebody_listens() -> None:
-    """One listening address of several is enough."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         reachability.require_listener(KafkaSettings(bootstrap_servers=f"127.0.0.1:1, 127.0.0.1:{port}"))
@@ -35,8 +34,6 @@ def test_nobody_listens(servers: str, reason: str) -> None:
 
 
 def test_who_says_nothing_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow answer does not count as a refusal."""
-
     def slow(_address: object, _limit: float) -> socket.socket:
         raise TimeoutError
 

@@ -45,7 +45,6 @@ def asked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_away_and_back(asked: Asked) -> None:
-    """The watch continues to ask, whatever ends a question."""
     seen, said = await asked(None, OSError("gone"), TimeoutError(), None)
 
     assert seen == [False, False, True, True, False]

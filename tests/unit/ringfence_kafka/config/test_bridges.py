@@ -26,7 +26,6 @@ def _connection(**keys: Any) -> dict[str, Any]:
 
 
 def _fault(data: dict[str, Any]) -> str:
-    """Return the error for these settings, which is one line."""
     with pytest.raises(ConfigurationError) as caught:
         validate(data)
     assert "\n" not in str(caught.value)
@@ -49,7 +48,6 @@ def test_target_by_patterns() -> None:
 
 @pytest.mark.parametrize("tables", [_bridge(), _connection(addresses=["orders"]) | {"addresses": []}])
 def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
-    """An address elsewhere is checked with the defaults before anything starts."""
     expected = "its address 'orders' has default_group = 'none' has no effect without group_header"
 
     assert expected in _fault(tables | {"address_defaults": {"default_group": "none"}})
@@ -74,7 +72,6 @@ def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
     ],
 )
 def test_faulty_bridge(keys: dict[str, Any], said: str) -> None:
-    """Each problem of a bridge is one line that names it, and the way out."""
     assert said in _fault(_bridge(**keys))
 
 
@@ -141,7 +138,6 @@ def test_duplicate_names() -> None:
     ],
 )  # fmt: skip
 def test_faulty_connection(keys: dict[str, Any], said: str) -> None:
-    """Each problem of a connection is one line that names it, and the way out."""
     assert said in _fault(_connection(**keys))
 
 

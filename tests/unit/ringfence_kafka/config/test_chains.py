@@ -22,7 +22,6 @@ def _chained(*pairs: tuple[str, str], **keys: Any) -> Settings:
 
 
 def test_the_order_of_a_chain() -> None:
-    """An address comes after the one that feeds it, in any order of the file."""
     settings = _chained(("c", "b"), ("x", ""), ("b", "a"), ("a", ""))
 
     assert [address.name for address in chains.upstream_first(settings.addresses)] == ["a", "b", "c", "x"]

@@ -31,7 +31,6 @@ def test_text_and_numbers(section: str, key: str, given: object, expected: float
 
 @pytest.mark.parametrize("text", ["", "5", "h", "1 h", "1H", "-1h", "1h30", "1w", "٣s", "1e3s", ".5s"])
 def test_what_is_no_duration(text: str) -> None:
-    """The error repeats the text and says what to write."""
     with pytest.raises(ConfigurationError) as raised:
         validate({"address_defaults": {"id_max_age": text}})
     assert str(raised.value) == (
@@ -55,7 +54,6 @@ def test_a_unit_stands_once() -> None:
     ],
 )
 def test_a_key_keeps_its_bounds(section: str, key: str, given: str, expected: str) -> None:
-    """Text meets the same limits as a number."""
     with pytest.raises(ConfigurationError) as raised:
         validate({section: {key: given}})
     assert str(raised.value).startswith(f"settings: {section}.{key} = {expected}")
@@ -65,6 +63,5 @@ def test_a_key_keeps_its_bounds(section: str, key: str, given: str, expected: st
     ("seconds", "text"), [(0, "0s"), (0.5, "500ms"), (86_400, "1d"), (90_061, "1d1h1m1s"), (5_400, "1h30m")]
 )
 def test_as_text(seconds: float, text: str) -> None:
-    """A duration reads back as it was written."""
     assert duration_text(seconds) == text
     assert _value("address_defaults", "id_max_age", text) == seconds

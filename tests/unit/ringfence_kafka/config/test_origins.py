@@ -75,7 +75,6 @@ def _values(path: Path, environ: dict[str, str], **options: Any) -> dict[str, Va
     ],
 )
 def test_origins(file: Path, key: str, value: object, origin: str) -> None:
-    """A value comes from a line, a variable, a pattern, the address's name or the default."""
     found = _values(file, {"RINGFENCE_APP__ID": "rf"})[key]
 
     assert (found.value, found.origin.removeprefix(str(file))) == (value, origin)

@@ -38,7 +38,6 @@ def _fault(**kafka: Any) -> str:
 
 @pytest.fixture
 def command_config(tmp_path: Path) -> Path:
-    """As somebody has it for kafka-topics.sh."""
     path = tmp_path / "client.properties"
     path.write_text(
         f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={JAAS}\nclient.dns.lookup=use_all_dns_ips\n"
@@ -94,7 +93,6 @@ def test_a_command_config_says_how_to_get_in(command_config: Path) -> None:
 
 
 def test_pem_stores(tmp_path: Path) -> None:
-    """A truststore in PEM sets ssl_cafile, and a keystore in PEM sets certificate and key."""
     pem = tmp_path / "all.pem"
     pem.write_text("")
     path = tmp_path / "client.properties"
@@ -120,7 +118,6 @@ def test_what_ringfence_owns(name: str) -> None:
 
 
 def test_nothing_is_both() -> None:
-    """No name is a key, and owned, and passed on."""
     assert not KEYS.keys() & OWNED.keys()
     assert not client_properties.AIOKAFKA.keys() & (KEYS.keys() | OWNED.keys())
 
@@ -142,7 +139,6 @@ def test_nothing_is_both() -> None:
     ],
 )  # fmt: skip
 def test_refused(properties: dict[str, Any], complaint: str) -> None:
-    """A refused property is named with the way out, and without a secret."""
     said = _fault(bootstrap_servers="table:1", properties=properties)
 
     assert complaint in said
@@ -161,7 +157,6 @@ def test_refused(properties: dict[str, Any], complaint: str) -> None:
     ],
 )  # fmt: skip
 def test_refused_files(tmp_path: Path, text: str, complaint: str) -> None:
-    """A file that is refused is named with its problem."""
     path = tmp_path / "client.properties"
     path.write_text(text)
 
@@ -187,7 +182,6 @@ def test_secrets_that_anybody_can_read(
 
 
 def test_no_such_file() -> None:
-    """A file that is not there is named."""
     assert "nowhere.properties: No such file or directory" in _fault(command_config="nowhere.properties")
 
 
@@ -195,7 +189,6 @@ def test_no_such_file() -> None:
 
 
 def test_the_command_line_comes_first(tmp_path: Path) -> None:
-    """The option --bootstrap-server takes precedence over -X, that over the environment, and that over the file."""
     text = '[kafka]\nbootstrap_servers = "file:1"\n[kafka.properties]\n"request.timeout.ms" = "8"\n"bootstrap.servers" = "file:1"\n'
     over = Connection("flag:1", None, {"bootstrap.servers": "x:1", "retry.backoff.ms": "9"})
 
@@ -225,7 +218,6 @@ def test_a_command_config_of_the_command_line_is_alone(
 
 
 def test_without_a_file(tmp_path: Path) -> None:
-    """A command that needs no file still reads the environment."""
     settings = load(
         tmp_path / "nowhere.toml", {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": "environment:1"}, optional=True
     )

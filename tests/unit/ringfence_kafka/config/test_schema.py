@@ -28,7 +28,6 @@ LEAST: dict[str, dict[str, Any]] = {
 
 
 def _keys() -> list[tuple[str, str, dict[str, Any]]]:
-    """Return section, key and schema of each key."""
     found = []
     for section, held in schema.document()["properties"].items():
         table = schema.resolved(held.get("items", held))
@@ -47,7 +46,6 @@ def _is_valid(data: dict[str, Any]) -> bool:
 
 
 def test_is_a_schema() -> None:
-    """Validators take it, and there is a place for every section."""
     jsonschema.Draft7Validator.check_schema(schema.document())
     assert len(_keys()) > 80
 

@@ -54,7 +54,6 @@ def test_complete(protocol: str, keys: dict[str, str]) -> None:
 
 
 def test_the_password_is_no_part_of_the_settings() -> None:
-    """No representation of the settings contains the password."""
     settings = validate({"kafka": SASL})
     shown = (
         f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()} {vars(settings.kafka)}"
@@ -92,7 +91,6 @@ def test_what_does_not_fit_together(keys: dict[str, str], expected: str) -> None
 
 
 def test_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A password variable that is not set, or is empty, is named."""
     expected = (
         "kafka: sasl_password_env = 'RINGFENCE_KAFKA_PASSWORD': that variable is not set: "
         "export it, or with systemd write NAME=value into the unit's EnvironmentFile"
@@ -106,7 +104,6 @@ def test_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL"])
 def test_password_in_place_of_the_variable(protocol: str) -> None:
-    """A password in place of its variable's name does not appear in the error."""
     fault = _fault(**SASL | {"security_protocol": protocol, "sasl_password_env": SECRET})
 
     assert "sasl_password_env = (hidden: may be the password itself)" in fault
@@ -114,13 +111,11 @@ def test_password_in_place_of_the_variable(protocol: str) -> None:
 
 @pytest.mark.parametrize("key", ["sasl_password", "ssl_key_passphrase"])
 def test_password_in_the_file(key: str) -> None:
-    """A password in the file is refused, and the error does not repeat it."""
     assert _fault(**SASL, **{key: SECRET}).startswith(f"kafka.{key} = '(hidden)': unknown key: ")
 
 
 @pytest.mark.parametrize("variable", ["RINGFENCE_PASSWORD__KAFKA", "RINGFENCE_KAFKA__SASL_PASSWORD"])
 def test_password_in_a_variable_that_is_no_setting(tmp_path: Path, variable: str) -> None:
-    """A variable with the prefix that names no setting is refused without its value."""
     file = tmp_path / "ringfence.toml"
     file.write_text("")
 

@@ -21,7 +21,6 @@ def file(tmp_path: Path) -> Path:
 
 
 def _fault(data: dict[str, Any]) -> str:
-    """Return the error for these settings."""
     with pytest.raises(ConfigurationError) as caught:
         validate(data)
     return str(caught.value)
@@ -131,7 +130,6 @@ def test_static_members_have_names() -> None:
 
 @pytest.mark.parametrize("servers", ["a:1", "a:65535", "a:1,b:2", "a:1, b:2", "[::1]:9092"])
 def test_bootstrap_servers(servers: str) -> None:
-    """Bootstrap servers are one or several host:port, with spaces after the commas, or with an IPv6 address."""
     assert validate({"kafka": {"bootstrap_servers": servers}}).kafka.bootstrap_servers == servers
 
 
@@ -230,7 +228,6 @@ NO_MAX = "needs id_cache_size_max, the IDs that a lane may keep for it: set it a
     ],
 )  # fmt: skip
 def test_a_fault_of_several_keys(keys: dict[str, Any], expected: str) -> None:
-    """The text names keys that do not fit together, and the way out."""
     assert _fault(_orders(**keys)) == f"settings: addresses[orders]{expected}"
 
 
@@ -261,7 +258,6 @@ def test_a_fault_of_the_addresses(entries: list[Any], expected: str) -> None:
 
 @pytest.mark.parametrize("key", ["input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic"])
 def test_topic_name_that_is_none(key: str) -> None:
-    """A topic name that Kafka would refuse is an error of the configuration."""
     for topic, expected in (
         ("a b", "use letters, digits"), ("", "use letters, digits"), ("a" * 201, "has 201 characters: 1 to 200 are possible"),
     ):  # fmt: skip
@@ -295,7 +291,6 @@ def test_fault_in_a_pattern(key: str, value: Any, expected: str, others: list[st
     [(":9092", ":9092"), ("a:65536", "a:65536"), ("a:1,b", "b"), ("a:1,", ""), ("a:²", "a:²")],
 )
 def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
-    """A server that is not host:port is named, with an example of one."""
     assert _fault({"kafka": {"bootstrap_servers": servers}}) == (
         f"settings: kafka.bootstrap_servers = {servers!r}: {culprit!r} is not host:port; "
         "write for example 127.0.0.1:9092"
@@ -306,7 +301,6 @@ def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
     ("instance", "reason"), [("..", "use letters.*and not only dots"), ("reconcile", ".*reconciliation run")]
 )
 def test_a_worker_has_a_folder_of_its_own(instance: str, reason: str) -> None:
-    """State lies below data_dir, and not in the folder of the runs."""
     with pytest.raises(ConfigurationError, match=rf"app\.instance = '{re.escape(instance)}': {reason}"):
         validate({"app": {"instance": instance}})
 
@@ -420,7 +414,6 @@ def test_no_file_that_can_be_read(file: Path, content: bytes | str | None, expec
     ],
 )
 def test_environment_sets_a_key(file: Path, key: str, raw: str, expected: object) -> None:
-    """A variable sets a key of each section: bare strings, quoted strings, numbers, lists."""
     file.write_text("")
 
     settings = load(file, {f"RINGFENCE_{key.upper().replace('.', '__')}": raw, "PATH": "/bin"})
@@ -457,7 +450,6 @@ def test_environment_over_the_file(file: Path) -> None:
 def test_a_fault_names_file_and_variable(
     file: Path, content: str, environ: dict[str, str], expected: str
 ) -> None:
-    """An error begins with the name of its file, and of the variable that it comes from."""
     file.write_text(content)
 
     with pytest.raises(ConfigurationError) as caught:
@@ -467,7 +459,6 @@ def test_a_fault_names_file_and_variable(
 
 
 def test_environment_beside_the_settings(file: Path) -> None:
-    """Variables with the prefix that name no setting, and others, are ignored."""
     file.write_text("")
     others = ["RINGFENCE_FAILPOINTS", "RINGFENCE_CACHE", "APP__ID", "RINGFENCE_"]
     of_kubernetes = ["RINGFENCE_PORT", "RINGFENCE_PORT_6066_TCP_ADDR", "RINGFENCE_WEB_SERVICE_PORT"]

@@ -56,20 +56,16 @@ async def test_heartbeats_have_the_name() -> None:
     assert fenced == [True]
 
 
-class Admin:
-    """Answers for a group with these members: instance and metadata."""
-
+class _Admin:
     def __init__(self, *members: tuple[str | None, bytes], refused: int = 0) -> None:
         self.become(*members)
         self._refused = refused
         self.left: list[str] = []
 
     def become(self, *members: tuple[str | None, bytes]) -> None:
-        """Change the members of the group."""
         self._members = [("id", name, "client", "host", metadata, b"") for name, metadata in members]
 
     async def forget(self, *topics: str) -> bool:
-        """Remove a predecessor of the member orders-0, which reads these topics."""
         admin = cast("AIOKafkaAdminClient", self)
         return await static_members.forget_outdated(admin, "orders", "orders-0", set(topics))
 
@@ -92,7 +88,7 @@ async def test_a_predecessor_with_other_topics_leaves(
     name: str | None, topics: tuple[str, ...], outdated: bool
 ) -> None:
     """A predecessor with other topics is removed, as its partitions would pass on unchanged. Other members stay."""
-    admin = Admin(("orders-9", _metadata("z")), (name, _metadata(*topics)))
+    admin = _Admin(("orders-9", _metadata("z")), (name, _metadata(*topics)))
 
     assert await admin.forget("a", "b") is outdated
     assert admin.left == (["orders-0"] if outdated else [])
@@ -105,7 +101,7 @@ async def test_while_the_group_rebalances(
     monkeypatch: pytest.MonkeyPatch, then: list[tuple[str, ...] | None], outdated: bool
 ) -> None:
     """A rebalancing group is asked until it reports what its members read. One that was thrown out reads nothing."""
-    admin = Admin(("orders-0", b""))
+    admin = _Admin(("orders-0", b""))
     answers = iter(then)
 
     async def wait(_seconds: float) -> None:
@@ -123,14 +119,14 @@ async def test_a_group_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """A predecessor in a group that never answers is removed after a while: its lanes move, and none stays unassigned."""
     monkeypatch.setattr(static_members, "SAYS_LIMIT_S", 0.2)
 
-    assert await Admin(("orders-0", b"")).forget("a")
+    assert await _Admin(("orders-0", b"")).forget("a")
 
 
 async def test_gone_by_itself_or_refused() -> None:
     """A predecessor may be gone by then. A refusal raises, because lanes of an added address would have no worker."""
-    assert await Admin(("orders-0", _metadata("z")), refused=UnknownMemberIdError.errno).forget("a")
+    assert await _Admin(("orders-0", _metadata("z")), refused=UnknownMemberIdError.errno).forget("a")
     with pytest.raises(KafkaError, match="orders-0"):
-        await Admin(("orders-0", _metadata("z")), refused=FencedInstanceIdError.errno).forget("a")
+        await _Admin(("orders-0", _metadata("z")), refused=FencedInstanceIdError.errno).forget("a")
 
 
 def _worker(**app: Any) -> Settings:

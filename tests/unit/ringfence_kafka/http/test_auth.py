@@ -20,7 +20,6 @@ TOKEN = "let-me-see"
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Keys of [app] for both."""
     monkeypatch.setenv("RINGFENCE_WEB_TOKEN", TOKEN)
     return {"web_token_env": "RINGFENCE_WEB_TOKEN"} | certificate_files(tmp_path)
 
@@ -64,7 +63,6 @@ async def test_tls_and_token(files: dict[str, str]) -> None:
 
 
 def test_a_worker_has_both(files: dict[str, str]) -> None:
-    """A worker's server uses the same TLS and token."""
     made = RingfenceApp(parts.build(validate({"app": files})))
 
     assert isinstance(made.conf.web_ssl_context, ssl.SSLContext)
@@ -81,7 +79,6 @@ def test_a_worker_has_both(files: dict[str, str]) -> None:
     ],
 )
 def test_settings_that_do_not_fit(files: dict[str, str], change: dict[str, str], complaint: str) -> None:
-    """Settings that do not fit are named with the way out, and without a token."""
     with pytest.raises(ConfigurationError) as caught:
         validate({"app": files | change})
 
@@ -90,7 +87,6 @@ def test_settings_that_do_not_fit(files: dict[str, str], change: dict[str, str],
 
 
 def test_files_that_hold_something_else(files: dict[str, str]) -> None:
-    """Files with other content are reported before anything listens."""
     app = validate({"app": files | {"web_tls_keyfile": files["web_tls_cafile"]}}).app
     with pytest.raises(ConfigurationError, match=r"app\.web_tls_certfile = .* cannot be used"):
         http_auth(app)

@@ -113,7 +113,6 @@ async def test_wrong_tokens_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_leads_nowhere_else() -> None:
-    """The browser stays on this server after the form."""
     elsewhere = ("//evil.example", "https://evil.example", "/\\evil.example", "groups", "/a\r\nX: y", "")
 
     assert [login.local_path(to) for to in elsewhere] == ["/"] * len(elsewhere)

@@ -29,7 +29,6 @@ OTHER = "somebody-else"
 
 
 def _app(folder: Path, name: str = "127.0.0.1", **times: Any) -> AppSettings:
-    """Return settings of a server with a certificate, and of its clients."""
     return validate({"app": certificate_files(folder, name, **times)}).app
 
 
@@ -51,7 +50,6 @@ async def _asked(app: AppSettings, url: str, path: str = "/health") -> Any:
     ],
 )  # fmt: skip
 async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], what: str, do: str) -> None:
-    """The error names the problem of the certificate and its remedy."""
     app = _app(tmp_path, name, **times)
     async with served(http_auth(app), _page) as url:
         found = await _asked(app, url)

@@ -50,7 +50,6 @@ def test_no_address_of_this_machine(host: str) -> None:
 
 
 def test_port_that_is_taken() -> None:
-    """A port that is taken is refused with the advice to choose another one."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PrerequisiteError, match=f"--web-port {port}: cannot listen on 127.0.0.1"):

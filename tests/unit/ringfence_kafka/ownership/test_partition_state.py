@@ -8,7 +8,6 @@ FIRST, SECOND = object(), object()
 
 
 def _steps(tenure: PartitionState[object], *events: tuple[str, object]) -> list[Action]:
-    """Return the step due after each event."""
     steps = []
     for name, assignment in events:
         getattr(tenure, name)(*[assignment] if assignment is not None else [])
@@ -17,7 +16,6 @@ def _steps(tenure: PartitionState[object], *events: tuple[str, object]) -> list[
 
 
 def test_from_the_first_assignment_to_the_end() -> None:
-    """A partition goes through open, work, pause in a rebalance, resume, work, drain, close and end."""
     tenure: PartitionState[object] = PartitionState()
     assert tenure.step(0) is Action.STAND
     events = [
@@ -65,7 +63,6 @@ def _held() -> PartitionState[object]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["it went away", "and another rebalance began"])
 def test_comes_back_while_it_is_drained(again: bool) -> None:
-    """A partition that is assigned again while it drains resumes."""
     tenure = _held()
     tenure.revoked()
     tenure.ended()

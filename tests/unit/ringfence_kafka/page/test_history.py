@@ -7,9 +7,7 @@ from ringfence_kafka.page.history import SPANS, History, Subject, Values, merged
 ORDERS: Subject = ("address", "orders")
 
 
-class Process:
-    """A process whose clock and figures a test sets."""
-
+class _Process:
     def __init__(self) -> None:
         self.at = 1_200_000.0
         self.figures: dict[Subject, dict[str, float | None]] = {ORDERS: {}}
@@ -26,7 +24,7 @@ class Process:
 
 def test_counters_become_rates() -> None:
     """A counter is shown as its growth a second; a restart of the counter is a gap, not a negative rate."""
-    process = Process()
+    process = _Process()
     for count in (500, 600, 600, 30, 80):
         process.show(accepted=count)
 
@@ -35,7 +33,7 @@ def test_counters_become_rates() -> None:
 
 def test_a_slot_holds_the_worst_level_and_the_mean_rate() -> None:
     """Of the samples in a slot the largest lag, the least coverage and the mean rate stay."""
-    process = Process()
+    process = _Process()
     process.at = 1_199_990.0
     for lag, covered, count in ((0, 900, 0), (70, 400, 100), (20, 800, 400)):
         process.show(lag=lag, covered=covered, accepted=count)
@@ -46,7 +44,7 @@ def test_a_slot_holds_the_worst_level_and_the_mean_rate() -> None:
 
 def test_gaps_stay_gaps() -> None:
     """A time without samples is not known, also after the slots went round, and after the clock was set back."""
-    process = Process()
+    process = _Process()
     process.show(lag=1)
     process.show(60, lag=2)
     assert process.values("hour", "lag")[-7:] == [1, None, None, None, None, None, 2]

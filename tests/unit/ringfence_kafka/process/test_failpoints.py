@@ -12,7 +12,6 @@ from ringfence_kafka.process.failpoints import POINTS, install, install_from_env
 
 @pytest.fixture(autouse=True)
 def nothing_installed() -> Iterator[None]:
-    """Each test begins and ends without actions."""
     failpoints._actions.clear()
     yield
     failpoints._actions.clear()
@@ -26,9 +25,7 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return sent
 
 
-class Reached:
-    """An action that notes where it was called."""
-
+class _Reached:
     def __init__(self) -> None:
         self.at: list[tuple[str, str]] = []
 
@@ -38,7 +35,7 @@ class Reached:
 
 async def test_install_and_remove() -> None:
     """An action is called at its point and lane, and nowhere else, until it is removed; removing twice is well."""
-    reached = Reached()
+    reached = _Reached()
     remove = install("after-commit", "orders-0", reached)
 
     for place in (("after-commit", "orders-0"), ("after-commit", "orders-1"), ("before-commit", "orders-0")):
@@ -55,7 +52,7 @@ def test_unknown_point(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = f"'after-comit' is no fail point: known are {', '.join(sorted(POINTS))}"
     monkeypatch.setenv("RINGFENCE_FAILPOINTS", "after-comit:*=kill")
 
-    for misspelt in (install_from_environment, lambda: install("after-comit", "orders-0", Reached())):
+    for misspelt in (install_from_environment, lambda: install("after-comit", "orders-0", _Reached())):
         with pytest.raises(ConfigurationError, match=re.escape(expected)):
             misspelt()
     assert failpoints._actions == {}

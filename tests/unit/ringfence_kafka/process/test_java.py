@@ -30,7 +30,6 @@ def _fake_java(folder: Path, says: str) -> Path:
 
 
 def test_nothing_found() -> None:
-    """A missing Java causes an error that names the packages to install."""
     with pytest.raises(
         PrerequisiteError, match=r"openjdk-17-jre-headless.*java-17-openjdk-headless.*openjdk@17"
     ):

@@ -17,7 +17,6 @@ LEVELS = {"info": "info", "warning": "warning", "error": "error", "exception": "
 
 
 def _logged(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield logger, level and template of each call in a module."""
     tree = ast.parse(path.read_text("utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [call.args[0] for call in calls if call.args and ast.unparse(call.func) == "logging.getLogger"]

@@ -28,8 +28,6 @@ def _as_it_was() -> Iterator[None]:
 
 
 def _configured(*arguments: str) -> None:
-    """As a program does that was given these."""
-
     @click.command()
     @log_options
     def program() -> None:
@@ -124,12 +122,10 @@ def test_level(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 
 
 def test_wrong_level() -> None:
-    """An unknown level is a usage error, which names the valid ones."""
     with pytest.raises(click.BadParameter, match="'debug', 'info', 'warning', 'error'"):
         _configured("--log-level", "loud")
 
 
 @pytest.mark.parametrize("command", [worker, bridge, consume])
 def test_programs_that_go_on(command: click.Command) -> None:
-    """Each program that keeps running takes both options."""
     assert {"--log-level", "--log-format"} <= {opt for option in command.params for opt in option.opts}

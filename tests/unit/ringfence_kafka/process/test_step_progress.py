@@ -85,7 +85,6 @@ PROGRAM = "from ringfence_kafka.process import step_progress\nwith step_progress
 
 
 def test_a_terminal_has_no_lines() -> None:
-    """A terminal shows no lines of progress."""
     ours, theirs = pty.openpty()
     done = subprocess.run([sys.executable, "-c", PROGRAM], stderr=theirs, check=False)
     os.write(theirs, b"end\n")

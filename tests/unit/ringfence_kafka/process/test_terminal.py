@@ -38,7 +38,6 @@ def test_the_first_column_is_never_cut(width: int) -> None:
 
 
 def test_whole_when_piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row is one whole line without a terminal, whatever COLUMNS contains."""
     monkeypatch.setenv("COLUMNS", "40")
 
     terminal.print_table(_table())

@@ -157,7 +157,6 @@ async def test_three_requests() -> None:
 
 
 async def test_brokers_add_their_partitions_one_after_the_other() -> None:
-    """Brokers add their partitions one after the other; later batches are not held up."""
     bench = Bench(coordinator=FAR)
     await bench.write(("orders", 0), ("orders", 1))
     one_each = bench.broker.most_open
@@ -256,7 +255,6 @@ async def test_what_lasts_is_said_once(
 
 
 async def test_coordinator_that_is_gone_is_looked_for() -> None:
-    """A coordinator that has moved is looked up again."""
     bench = Bench()
     bench.broker.answers[END_TXN].append(16)
     await bench.write(("orders", 0))
@@ -324,7 +322,6 @@ async def test_what_may_be_committed_is_not_aborted() -> None:
 
 
 async def test_nothing_written_needs_no_end() -> None:
-    """A transaction without records and offsets sends no request."""
     bench = Bench()
     await bench.way.begin_transaction()
     await bench.way.write([], {}, "")
@@ -376,7 +373,6 @@ def _requests() -> Iterator[tuple[Question, bytes]]:
 
 
 def test_requests_as_the_protocol_has_them() -> None:
-    """The requests equal bytes written by hand from Kafka's message definitions."""
     for question, expected in _requests():
         assert question.encode() == expected
 

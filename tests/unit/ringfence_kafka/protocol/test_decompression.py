@@ -163,8 +163,6 @@ def test_one_large_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_memory_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lack of memory is not reported as damaged bytes."""
-
     def without_memory(_: bytes) -> bytes:
         raise MemoryError
 

@@ -36,7 +36,6 @@ def test_round_trip(hop: Hop) -> None:
     ],
 )
 def test_nothing_else(value: bytes | None) -> None:
-    """A value that no bridge writes is not a hop."""
     assert decode(value) is None
 
 
@@ -46,5 +45,4 @@ def test_nothing_else(value: bytes | None) -> None:
      (None, None), (b"-1", None), (b"01", None), (b"1\n", None), (b"1.0", None)],
 )  # fmt: skip
 def test_offset(value: bytes | None, offset: int | None) -> None:
-    """An offset is written in decimal digits without variation."""
     assert decode_offset(value) == offset

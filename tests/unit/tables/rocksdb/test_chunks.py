@@ -46,7 +46,6 @@ def _write(store: Store, sequences: range, *slots: tuple[bytes, bytes], low: int
 
 
 def _held(store: Store) -> dict[int, bytes]:
-    """ID by sequence, as a restore finds them."""
     restore = Restore(store, store.epoch, resident=True)
     at_once(restore.load())
     return {slot.sequence: slot.id for slot in restore.slots()}

@@ -35,7 +35,6 @@ def _state(head: int = 0, position: int = 0, *, indexed: bool = False) -> Stored
 
 
 def _slot(sequence: int, capacity: int = 10) -> tuple[bytes, bytes, Slot]:
-    """Ring key, ring value and what they mean."""
     origin = Origin(0, 100 + sequence, 1_000 + sequence)
     encoded = stored_ids.encode_id(b"id-%d" % sequence)
     key, value = codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded, origin)
@@ -47,7 +46,6 @@ def _fill(writes: Writes) -> None:
 
 
 def _put(store: Store, *sequences: int, capacity: int = 10) -> None:
-    """Write these slots under the present epoch."""
     slots = [_slot(sequence, capacity)[:2] for sequence in sequences]
     store.write(store.epoch, _state(max(sequences) + 1, 2), lambda writes: writes.put_slots(slots))
 
@@ -79,7 +77,6 @@ def test_layout(store: Store) -> None:
 
 
 def test_write_is_all_or_nothing(store: Store) -> None:
-    """A write that fails midway leaves nothing behind."""
     _put(store, 3)
     before = store.state()
 
@@ -249,7 +246,6 @@ STATE = '{"meta": %s, "position": 1, "written_at": 1.0, "indexed": false}'
 
 @pytest.mark.parametrize("raw", ["garbage", "[]", "null", "{}", STATE % "3", STATE % '"{}"'])
 def test_damaged_state(store: Store, raw: str) -> None:
-    """A state record that this version cannot read is refused."""
     store._db.put(b"m", raw.encode())
 
     with pytest.raises(FormatError):
