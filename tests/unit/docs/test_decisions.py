@@ -31,7 +31,6 @@ def test_shape(page: Path) -> None:
 
 
 def test_index() -> None:
-    """The index has a row for each page, with its title and status, in order."""
     index = (FOLDER / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| \[(.+?)\]\((.+?)\) \| (.+?) \| .+ \|$", index, re.MULTILINE)
     heads = [(page, HEAD.match(page.read_text("utf-8"))) for page in PAGES]

@@ -116,7 +116,6 @@ def test_targets() -> None:
 
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
 def test_hadolint() -> None:
-    """The linter hadolint finds no problem in the Dockerfile."""
     done = subprocess.run(
         ["hadolint", "Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )

@@ -1,8 +1,5 @@
-import os
-import subprocess
 from pathlib import Path
 
-from tests.prose import __main__ as check
 from tests.prose import faults, sentences
 
 PAGE = """# What a heading says is not judged
@@ -58,16 +55,3 @@ def test_places(tmp_path: Path) -> None:
         [(1, "Do what is asked for."), (5, "A comment of two lines is one sentence.")],
         [(7, "lane %s: a write was refused"), (8, "X has X partitions")],
     ]
-
-
-def test_subjects_since_the_day(tmp_path: Path) -> None:
-    """Later commits are checked, earlier ones are not; a folder without a repository has none."""
-    assert check.check_subjects(tmp_path)
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-    subprocess.run([*git, "init", "--quiet"], cwd=tmp_path, check=True)
-    for year, subject in ((2020, "Added early"), (2030, "Add it"), (2031, "Added late")):
-        day = f"{year}-01-01T00:00:00Z"
-        commit = [*git, "commit", "--quiet", "--allow-empty", "--no-verify", "--message", subject]
-        dates = {"GIT_AUTHOR_DATE": day, "GIT_COMMITTER_DATE": day}
-        subprocess.run(commit, cwd=tmp_path, check=True, env=os.environ | dates)
-        assert check.check_subjects(tmp_path) is (subject != "Added late")

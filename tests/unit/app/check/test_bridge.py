@@ -5,17 +5,14 @@ from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record
 
 
 def sent(offset: int, known: str, group: str = "g") -> Record:
-    """As a producer sends it."""
     return Record(0, offset, group.encode(), known.encode(), ((ID_HEADER, known.encode()),), 1_000 + offset)
 
 
 def bridged(offset: int, record: Record) -> Record:
-    """As the bridge writes it at the target."""
     return record._replace(offset=offset, headers=(*record.headers, (HOP_HEADER, b"b/%d" % record.offset)))
 
 
 def accepted(offset: int, record: Record, partition: int = 0) -> Record:
-    """As the target accepts an input record."""
     headers = tuple(header for header in record.headers if header[0] != HOP_HEADER)
     source = (SOURCE_HEADER, f"orders/{record.partition}/{record.offset}".encode())
     return record._replace(partition=partition, offset=offset, headers=(*headers, source))

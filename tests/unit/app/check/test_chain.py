@@ -9,7 +9,6 @@ from app.check.records import ID_HEADER, PART_HEADER, SOURCE_HEADER, CannotJudge
 
 
 def order(offset: int, value: str | None, account: str | None = "a", part: str | None = None) -> Record:
-    """As a worker accepts it."""
     headers = [(SOURCE_HEADER, b"orders/0/%d" % offset)]
     if part is not None:
         headers.append((PART_HEADER, part.encode()))
@@ -30,7 +29,6 @@ LINES: list[tuple[str | None, dict[str, Any]]] = [
 
 
 def results(topic: str) -> list[Record]:
-    """As faultless handlers send them."""
     found = []
     for offset, (account, full) in enumerate(LINES):
         line = {name: item for name, item in full.items() if name != "entry" or topic.startswith("ledger")}
@@ -41,7 +39,6 @@ def results(topic: str) -> list[Record]:
 
 
 def judged(topic: str, records: Sequence[Record]) -> Chained:
-    """With faultless records in the other topics."""
     return judge(ORDERS, {name: results(name) for name in TOPICS} | {topic: records})
 
 
@@ -64,7 +61,6 @@ def test_exact() -> None:
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_one_fault(topic: str) -> None:
-    """Each kind of error is recognized in each topic."""
     one, two, three, four, five = results(topic)
 
     assert faults(judged(topic, [one, three, four, five])) == (1, 0, 0, 0)

@@ -12,7 +12,6 @@ from app.check.records import PART_HEADER, SOURCE_HEADER, TRANSACTION_HEADER, Ca
 
 
 def judge(address: str, inputs: list[Record], outputs: list[Record]) -> Judgement:
-    """Judge one address alone."""
     [found] = comparison.judge({address: inputs}, {address: outputs})
     return found
 
@@ -58,7 +57,6 @@ def _faults(found: Judgement) -> tuple[int, int, int, int]:
     ids=["lost", "doubled by one input", "doubled by a resend", "swapped", "resend in place of its original", "divided"],
 )  # fmt: skip
 def test_one_fault(outputs: list[Record], faults: tuple[int, ...], said: str) -> None:
-    """Each kind of error is recognized once, and no other."""
     found = judge("orders", INPUTS, outputs)
 
     assert _faults(found) == faults
@@ -80,7 +78,6 @@ def test_exact_runs() -> None:
 
 
 def test_changed() -> None:
-    """Key, value, timestamp or headers, their order included, are not those of the input."""
     first, second, third = _outputs(FIRST, SECOND, THIRD)
     trace, source = ("trace", b"t"), _source(SECOND)
     for name, spoilt in (
@@ -201,7 +198,6 @@ def test_what_cannot_be_judged() -> None:
 
 
 def _bridged(record: Record, hop: int, confirmed: int = 0, **more: bytes | None) -> Record:
-    """Return the record, as a bridge has forwarded it."""
     told = {
         "_RF_BRIDGE_DUPL_ID": b"to-paris/topic/0/%d" % hop,
         "_RF_BRIDGE_CONFIRMED": b"%d" % confirmed,
@@ -211,7 +207,6 @@ def _bridged(record: Record, hop: int, confirmed: int = 0, **more: bytes | None)
 
 
 def _arrived(record: Record) -> Record:
-    """Return the record to be accepted for it."""
     return record._replace(headers=tuple(header for header in record.headers if "BRIDGE" not in header[0]))
 
 

@@ -19,8 +19,6 @@ ADDRESS = SETTINGS.addresses[0]
 
 
 class _Nothing(ClusterDouble):
-    """A cluster without topics."""
-
     group_id = "g"
 
     def __init__(self, *_: object) -> None:

@@ -16,7 +16,6 @@ def test_pairs() -> None:
 
 @pytest.mark.parametrize("pair", ["", "log.retention.ms", "=60000", "a b=1", "a=1\nb=2", "lög=1"])
 def test_no_pair(pair: str) -> None:
-    """A malformed pair is refused with an example."""
     said = r"is not KEY=VALUE on one line: write for example --property log"
     with pytest.raises(ConfigurationError, match=said):
         command.parse_properties([pair])

@@ -32,26 +32,23 @@ def _asked(admin: _Admin, answers: list[int], limit_s: float = 60.0) -> str:
 
 
 def test_asked_until_all_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request is repeated until it succeeds, each time after the client has looked up the leader again."""
+    """A request is repeated until it succeeds, each time after the client has looked up the leader again.
+
+    An error that does not pass is reported at once, and one that lasts beyond the limit unchanged.
+    """
     monkeypatch.setattr(retriable_errors, "PAUSE_S", 0.0)
     admin = _Admin()
 
     assert _asked(admin, list(retriable_errors.MOVING)) == "found"
     assert admin.looked == len(retriable_errors.MOVING)
-
-
-@pytest.mark.parametrize(
-    "code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT]
-)
-def test_what_does_not_pass_is_told_at_once(code: int) -> None:
     admin = _Admin()
-    with pytest.raises(KafkaException) as raised:
-        _asked(admin, [code])
-
-    assert (raised.value.args[0].code(), admin.looked) == (code, 0)
-
-
-def test_not_for_ever() -> None:
-    """An error that lasts beyond the limit is reported unchanged."""
+    for code in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._TIMED_OUT,
+    ):
+        with pytest.raises(KafkaException) as raised:
+            _asked(admin, [code])
+        assert (raised.value.args[0].code(), admin.looked) == (code, 0)
     with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
-        _asked(_Admin(), [KafkaError.NOT_COORDINATOR], limit_s=-1.0)
+        _asked(admin, [KafkaError.NOT_COORDINATOR], limit_s=-1.0)

@@ -196,7 +196,6 @@ def _run(**held: dict[int, int]) -> Run:
 
 
 def _evidence(first_ms: int, last_ms: int, *runs: Run) -> Ring:
-    """Return the ring of an address whose records have these times."""
     settings = validate({"addresses": [{"name": "a"}]})
     times = {"b": (0, DAY_MS)} | ({"a": (first_ms, last_ms)} if last_ms else {})
     found = Judgement(anomalies={"a": {}}, times=times)

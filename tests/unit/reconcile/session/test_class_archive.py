@@ -34,7 +34,6 @@ def _quick(ivy: Path, packages: str = PACKAGES, **environ: str) -> ClassArchive:
 
 
 def _session(ivy: Path) -> Any:
-    """Return a session with nothing but settings, which name all jars that Ivy found."""
     conf = SparkConf(loadDefaults=False)
     conf.set("spark.jars", ",".join(f"file:{path}" for path in sorted((ivy / "jars").iterdir())))
     return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))

@@ -12,8 +12,6 @@ WORKER = {
 
 @dataclass
 class _Cluster:
-    """A schedule that a test writes down."""
-
     there: int = 0
     due: bool = True
     cancelled: int = 0
@@ -62,21 +60,14 @@ def test_no_executor_comes() -> None:
     assert cluster.cancelled == 2
 
 
-def test_nothing_is_due() -> None:
+def test_executors_come_late() -> None:
     """Executors may be gone while the driver plans, because dynamic allocation brings them when tasks are due."""
     cluster = _Cluster(due=False)
     watch = cluster.watch()
     cluster.lasts(watch, 600)
     cluster.due = True
     cluster.lasts(watch, 119)
-
     assert (watch.fault, len(cluster.said)) == ("", 1)
-
-
-def test_executors_come_late() -> None:
-    cluster = _Cluster()
-    watch = cluster.watch()
-    cluster.lasts(watch, 100)
     cluster.there = 2
     cluster.lasts(watch, 300)
     cluster.there = 0

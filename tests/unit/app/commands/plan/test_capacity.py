@@ -150,7 +150,6 @@ def test_what_does_not_fit_is_told() -> None:
 
 
 def test_what_nobody_has_tried_is_told(tmp_path: Path) -> None:
-    """The weakest assumption of a plan is named."""
     config = tmp_path / "ringfence.toml"
     config.write_text("[app]\nresident_ids_max = 0\n")
     found = _run("--rate", "1k", "--ids", "8M", "--config", str(config)).output

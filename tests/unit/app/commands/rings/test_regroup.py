@@ -178,7 +178,6 @@ def _route(arrived: int) -> Route:
 
 
 def _accepted(lanes: int, count: int = 20) -> list[tuple[bytes, int, int]]:
-    """IDs of all lanes by turns, a later one at a later time."""
     return [(b"id-%d" % number, number % lanes, 1_000 + number) for number in range(count)]
 
 

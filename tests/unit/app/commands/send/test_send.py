@@ -78,7 +78,6 @@ SETTINGS = validate(
 
 
 def composed(line: Any) -> Outgoing:
-    """Return the record of a line that is sent to transfers."""
     address = SETTINGS.addresses[0]
     composer = Composer(address, SETTINGS.transaction_targets(address), PARTITIONS)
     return composer.compose(parse(json.dumps(line).encode(), address.duplicate_id_headers))
@@ -128,7 +127,6 @@ def test_transaction_without_a_group(line: Any, home: bytes) -> None:
 
 
 def _composed_by(line: Any, **keys: Any) -> Outgoing:
-    """Return the record of a line that is sent to an address with these keys."""
     (address,) = validate({"addresses": [{"name": "orders", **keys}]}).addresses
     return Composer(address, (), PARTITIONS).compose(parse(json.dumps(line).encode(), address.id_headers))
 
@@ -156,7 +154,6 @@ def test_an_id_that_is_refused() -> None:
 
 
 def test_shown_keys_are_all() -> None:
-    """The keys that errors list are exactly the keys of the models."""
     assert {model: set(known) for model, known in json_lines._KEYS.items()} == {
         model: set(model.model_fields) for model in json_lines._KEYS
     }

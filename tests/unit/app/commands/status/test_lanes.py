@@ -44,8 +44,6 @@ def test_lanes_of_a_worker() -> None:
 
 
 def test_partitions_are_shown_where_a_lane_has_several() -> None:
-    """The partitions of a lane with several are shown in the terminal, on the page and as JSON."""
-
     def shown(partitions: list[int]) -> tuple[str, str]:
         address = replace(STATUS.addresses[0], lanes=[replace(LANE, partitions=partitions)])
         status = replace(STATUS, addresses=[address])

@@ -46,7 +46,6 @@ def test_growth(now: int, counts: tuple[int, ...], wanted: int, growth: Growth) 
     ],
 )  # fmt: skip
 def test_refused(now: int, counts: tuple[int, ...], wanted: int, said: str) -> None:
-    """A refused growth names the alternative."""
     with pytest.raises(GrowthError, match=said):
         plan(ADDRESS, now, _metas(*counts), wanted)
 

@@ -76,7 +76,6 @@ def settled(buffers: Buffers) -> int:
 
 
 async def part_of(buffers: Buffers, fetched: Fetched) -> tuple[Sequence[Any], Held]:
-    """Return the next part, which has records."""
     records, held = await buffers.read(fetched, TP)
     assert held is not None
     return records, held

@@ -4,7 +4,6 @@ PAIR = LaneTopics("in", "forward")
 
 
 def test_topics_that_go_together() -> None:
-    """Topics of one address are assigned together."""
     subscribed = {"one": {"in", "forward", "gone"}, "two": {"in", "forward", "more", "more-forward", "odd"}}
     counts = {"in": 8, "forward": 4, "more": 3, "more-forward": 3, "odd": 2, "gone": 0}
     units, groups = units_of(subscribed, [PAIR, LaneTopics("gone", "gone-forward")], counts)

@@ -23,7 +23,6 @@ COUNTS = dict.fromkeys(TOPICS, 4)
 
 
 async def _assignor(tmp_path: Path, name: str, port: int = 0) -> Any:
-    """Return the assignor of a worker with that name."""
     named = {"id": "rf", "data_dir": str(tmp_path), "instance": name}
     app = {**named, "static_membership": True, "web_port": port}
     return RingfenceApp(parts.build(validate({"app": app, "addresses": [{"name": "orders"}]}))).assignor

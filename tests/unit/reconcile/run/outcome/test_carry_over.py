@@ -53,7 +53,6 @@ def _survey(
 
 
 def _handed_on(settings: Settings, base: Run | None, cuts: dict[str, AddressCut], number: int) -> Run:
-    """Return the clean run that accepted four IDs of each address."""
     found = Judgement(
         accepted={cut: {0: 4} for cut in cuts}, emptied={cut: {} for cut in cuts},
         times=dict.fromkeys(cuts, (1, 2)), largest=dict.fromkeys(cuts, 5),
