@@ -138,9 +138,11 @@ class Instance:
 class System:
     """Source, target and group of one run."""
 
-    def __init__(self, chance: random.Random, partitioners: Sequence[str] = ("murmur2",)) -> None:
+    def __init__(
+        self, chance: random.Random, partitioners: Sequence[str] = ("murmur2",), partitions: int = 0
+    ) -> None:
         self.chance = chance
-        self.partitions = chance.randint(1, 3)
+        self.partitions = partitions or chance.randint(1, 3)
         window, user_ids = chance.choice([2, 3, 6, 12, 40]), chance.choice(["check", "ignore"])
         self.plans = [_plan(window, user_ids, partitioner) for partitioner in partitioners]
         self.plan = self.plans[0]
