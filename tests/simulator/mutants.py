@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.mutants import (
-    bridge_hops,
     envelopes,
-    fixed_lanes,
     group_consumption,
-    handover,
     lane_opening,
     lane_transactions,
     partition_opening,
@@ -26,9 +23,9 @@ from tests.mutants.trial import ROOT, copy_sources
 
 SECONDS: Final = 30.0
 LOGICAL: Final = {
-    "lanes": (*lane_opening.MUTANTS, *lane_transactions.MUTANTS, *fixed_lanes.MUTANTS),
-    "envelopes": (*envelopes.MUTANTS, *bridge_hops.MUTANTS),
-    "consumers": (*group_consumption.MUTANTS, *partition_opening.MUTANTS, *handover.MUTANTS),
+    "lanes": (*lane_opening.MUTANTS, *lane_transactions.MUTANTS),
+    "envelopes": envelopes.MUTANTS,
+    "consumers": (*group_consumption.MUTANTS, *partition_opening.MUTANTS),
     "sends": sends.MUTANTS,
 }
 OUTSIDE: Final = frozenset(
