@@ -8,6 +8,7 @@ partitioner than the lanes'. The verdicts of each batch are those of the shortes
 import asyncio
 import random
 from collections import defaultdict, deque
+from itertools import chain
 from typing import Any, Final, cast
 
 import pytest
@@ -158,7 +159,8 @@ def _offsets(seed: int, capacity: int) -> tuple[World, dict[Source, list[int]]]:
     """Return a world that has run, and the offsets of each source that its lanes let pass."""
     world = World(random.Random(seed), capacity)
     world.run()
-    return world, {source: sorted(sum(world.passed[source].values(), [])) for source in world.sources}
+    passed = {source: chain.from_iterable(world.passed[source].values()) for source in world.sources}
+    return world, {source: sorted(offsets) for source, offsets in passed.items()}
 
 
 @pytest.mark.parametrize("chunk", range(4))

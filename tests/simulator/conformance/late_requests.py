@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
+from unittest.mock import ANY
 
 NOT_IN_ONE: Final = "not in a transaction"
 FENCED: Final = "fenced"
@@ -30,153 +31,99 @@ class Side(Protocol):
     async def committed(self) -> int | None: ...
 
 
-async def _ended(side: Side, epoch: int, *, implicit: bool = False) -> Any:
-    """Commit twice: the second request is answered only after the markers are written."""
-    await side.end(epoch, commit=True, implicit=implicit)
-    return await side.end(epoch, commit=True, implicit=implicit)
+Step = tuple[str, Any]
+"""A request and its answer. ``+1``: with the epoch after that of the last initialisation; ``former``: with that of the one before."""
 
 
-async def end_comes_in_the_next(side: Side) -> list[Any]:
-    """An end request that arrives in the next transaction ends it; the remaining writes are refused."""
-    epoch = await side.initialise()
-    told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.end(epoch, commit=True)]
-    told += [await side.end(epoch, commit=True), await side.end(epoch, commit=False)]
-    told += [await side.add(epoch), await side.write(epoch, 1, b"two")]
-    told += [await side.end(epoch, commit=True)]  # the first transaction's
-    told += [await side.end(epoch, commit=True), await side.write(epoch, 2, b"three"), await side.values()]
-    return told
+async def _ask(side: Side, epochs: list[int], words: list[str], implicit: bool) -> Any:
+    match words:
+        case ["initialise"]:
+            epochs.append(await side.initialise())
+            return WELL
+        case ["former", *words]:
+            return await _ask(side, epochs[:-1], words, implicit)
+        case ["+1" | "+2" as more, *words]:
+            return await _ask(side, [epochs[-1] + int(more)], words, implicit)
+        case ["write", sequence, value]:
+            return await side.write(epochs[-1], int(sequence), value.encode(), implicit=implicit)
+        case ["offset", offset]:
+            return await side.commit_offset(epochs[-1], int(offset), implicit=implicit)
+    simple: dict[str, Callable[[], Awaitable[Any]]] = {
+        "add": lambda: side.add(epochs[-1]),
+        "add-group": lambda: side.add_group(epochs[-1]),
+        "commit": lambda: side.end(epochs[-1], commit=True, implicit=implicit),
+        "abort": lambda: side.end(epochs[-1], commit=False, implicit=implicit),
+        "values": side.values,
+        "committed": side.committed,
+    }
+    return await simple[words[0]]()
 
 
-async def partition_is_added_once_more(side: Side) -> list[Any]:
-    """Adding the partition again after the end begins an empty transaction."""
-    epoch = await side.initialise()
-    told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.end(epoch, commit=True)]
-    told += [await side.add(epoch), await side.end(epoch, commit=False), await side.end(epoch, commit=True)]
-    told += [await side.add_group(epoch), await side.end(epoch, commit=True), await side.values()]
-    return told
-
-
-async def offset_comes_in_the_next(side: Side) -> list[Any]:
-    """An offset commit is refused between two transactions; within the next one it counts."""
-    epoch = await side.initialise()
-    told = [await side.add_group(epoch), await side.commit_offset(epoch, 7)]
-    told += [await _ended(side, epoch), await side.commit_offset(epoch, 7)]
-    told += [await side.add_group(epoch), await side.commit_offset(epoch, 9)]
-    told += [await side.commit_offset(epoch, 7)]  # the first transaction's
-    told += [await side.end(epoch, commit=True), await side.add_group(epoch), await side.committed()]
-    return told
-
-
-async def record_comes_once_more(side: Side) -> list[Any]:
-    """A repeated record is written once, whichever transaction it arrives in; if it comes first, the real first record is taken for a gap."""
-    epoch = await side.initialise()
-    told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.write(epoch, 0, b"one")]
-    told += [await _ended(side, epoch), await side.add(epoch), await side.write(epoch, 1, b"two")]
-    told += [await side.write(epoch, 0, b"one"), await _ended(side, epoch), await side.add(epoch)]
-    told += [await side.write(epoch, 1, b"two"), await side.write(epoch, 2, b"three")]
-    told += [await side.end(epoch, commit=True), await side.values()]
-    return told
-
-
-async def record_comes_between(side: Side) -> list[Any]:
-    """A record between two transactions is refused, and so is the next transaction's first record, unless the epoch is another."""
-    epoch = await side.initialise()
-    told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await _ended(side, epoch)]
-    told += [await side.write(epoch, 0, b"one"), await side.add(epoch), await side.write(epoch, 1, b"two")]
-    told += [await side.end(epoch, commit=False)]
-    epoch = await side.initialise()
-    told += [await side.add(epoch), await side.write(epoch, 0, b"two"), await side.end(epoch, commit=True)]
-    told += [await side.values()]
-    return told
-
-
-async def initialised_once_more(side: Side) -> list[Any]:
-    """A producer that continues with the earlier epoch is fenced, and its transaction is aborted."""
-    epoch = await side.initialise()
-    told = [await side.add(epoch), await side.write(epoch, 0, b"one")]
-    later = await side.initialise()
-    told += [await side.end(epoch, commit=True), await side.add(epoch), await side.write(epoch, 1, b"two")]
-    told += [await side.add_group(epoch), await side.commit_offset(epoch, 7)]
-    told += [await side.add(later), await side.write(later, 0, b"three"), await side.end(later, commit=True)]
-    told += [await side.values()]
-    return told
-
-
-async def each_end_raises_the_epoch(side: Side) -> list[Any]:
-    """A repeated end is answered until the next transaction begins; the opposite end is refused."""
-    epoch = await side.initialise()
-    write = partial(side.write, implicit=True)
-    end = partial(side.end, implicit=True)
-    told = [await write(epoch, 0, b"one"), await end(epoch, commit=True)]
-    told += [await end(epoch, commit=True), await end(epoch, commit=False)]
-    told += [await write(epoch + 1, 0, b"two")]
-    told += [await end(epoch, commit=True), await end(epoch, commit=False)]
-    told += [await end(epoch + 1, commit=False), await end(epoch + 1, commit=False)]
-    told += [await end(epoch + 1, commit=True), await side.values()]
-    return told
-
-
-async def nothing_late_is_written(side: Side) -> list[Any]:
-    """Late writes of the earlier epoch are refused, both after the end and in the next transaction."""
-    epoch = await side.initialise()
-    write = partial(side.write, implicit=True)
-    end = partial(side.end, implicit=True)
-    commit_offset = partial(side.commit_offset, implicit=True)
-    told = [await write(epoch, 0, b"one"), await commit_offset(epoch, 7)]
-    told += [await _ended(side, epoch, implicit=True), await write(epoch, 1, b"late")]
-    told += [await commit_offset(epoch, 7), await write(epoch + 1, 0, b"two")]
-    told += [await write(epoch, 0, b"one"), await commit_offset(epoch, 7)]
-    told += [await write(epoch + 1, 0, b"two"), await commit_offset(epoch + 1, 9)]
-    told += [await end(epoch + 1, commit=True), await commit_offset(epoch + 2, 11)]
-    told += [await side.committed(), await end(epoch + 2, commit=False), await side.values()]
-    return told
-
-
-async def nothing_is_ended(side: Side) -> list[Any]:
-    """If nothing was written, an abort raises the epoch and a commit is refused."""
-    epoch = await side.initialise()
-    write = partial(side.write, implicit=True)
-    end = partial(side.end, implicit=True)
-    told = [await write(epoch, 0, b"one"), await _ended(side, epoch, implicit=True)]
-    told += [await end(epoch + 1, commit=True), await end(epoch + 1, commit=False)]
-    told += [await write(epoch + 1, 0, b"two"), await write(epoch + 2, 0, b"two")]
-    told += [await end(epoch + 2, commit=True), await side.values()]
-    return told
+async def _play(steps: tuple[Step, ...], implicit: bool, side: Side) -> list[Any]:
+    epochs: list[int] = []
+    return [await _ask(side, epochs, request.split(), implicit) for request, _ in steps]
 
 
 Script = Callable[[Side], Awaitable[list[Any]]]
+
+
+def _script(*steps: Step, implicit: bool = False) -> tuple[Script, list[Any]]:
+    steps = (("initialise", WELL), *steps)
+    return partial(_play, steps, implicit), [answer for _, answer in steps]
+
+
+# The second of two ends is answered only after the markers are written.
 SCRIPTS: Final[Mapping[str, tuple[Script, list[Any]]]] = {
-    "end comes in the next": (
-        end_comes_in_the_next,
-        [WELL, 0, WELL, WELL, NOT_IN_ONE, WELL, 2, WELL, WELL, NOT_IN_ONE, [b"one", b"two"]],
+    # An end request that arrives in the next transaction ends it; the remaining writes are refused.
+    "end comes in the next": _script(
+        ("add", WELL), ("write 0 one", 0), ("commit", WELL), ("commit", WELL), ("abort", NOT_IN_ONE),
+        ("add", WELL), ("write 1 two", 2), ("commit", WELL),  # the first transaction's
+        ("commit", WELL), ("write 2 three", NOT_IN_ONE), ("values", [b"one", b"two"]),
     ),
-    "partition is added once more": (
-        partition_is_added_once_more,
-        [WELL, 0, WELL, WELL, WELL, NOT_IN_ONE, WELL, WELL, [b"one"]],
+    # Adding the partition again after the end begins an empty transaction.
+    "partition is added once more": _script(
+        ("add", WELL), ("write 0 one", 0), ("commit", WELL), ("add", WELL), ("abort", WELL), ("commit", NOT_IN_ONE),
+        ("add-group", WELL), ("commit", WELL), ("values", [b"one"]),
     ),
-    "offset comes in the next": (
-        offset_comes_in_the_next,
-        [WELL, WELL, WELL, NOT_IN_ONE, WELL, WELL, WELL, WELL, WELL, 7],
+    # An offset commit is refused between two transactions; within the next one it counts.
+    "offset comes in the next": _script(
+        ("add-group", WELL), ("offset 7", WELL), ("commit", ANY), ("commit", WELL), ("offset 7", NOT_IN_ONE),
+        ("add-group", WELL), ("offset 9", WELL), ("offset 7", WELL),  # the first transaction's
+        ("commit", WELL), ("add-group", WELL), ("committed", 7),
     ),
-    "record comes once more": (
-        record_comes_once_more,
-        [WELL, 0, 0, WELL, WELL, 2, 0, WELL, WELL, 2, OUT_OF_ORDER, WELL, [b"one", b"two"]],
+    # A repeated record is written once, whichever transaction it arrives in; if it comes first, the real first record is taken for a gap.
+    "record comes once more": _script(
+        ("add", WELL), ("write 0 one", 0), ("write 0 one", 0), ("commit", ANY), ("commit", WELL),
+        ("add", WELL), ("write 1 two", 2), ("write 0 one", 0), ("commit", ANY), ("commit", WELL),
+        ("add", WELL), ("write 1 two", 2), ("write 2 three", OUT_OF_ORDER), ("commit", WELL), ("values", [b"one", b"two"]),
     ),
-    "record comes between": (
-        record_comes_between,
-        [WELL, 0, WELL, NOT_IN_ONE, WELL, OUT_OF_ORDER, WELL, WELL, 3, WELL, [b"one", b"two"]],
+    # A record between two transactions is refused, and so is the next transaction's first record, unless the epoch is another.
+    "record comes between": _script(
+        ("add", WELL), ("write 0 one", 0), ("commit", ANY), ("commit", WELL), ("write 0 one", NOT_IN_ONE),
+        ("add", WELL), ("write 1 two", OUT_OF_ORDER), ("abort", WELL), ("initialise", WELL),
+        ("add", WELL), ("write 0 two", 3), ("commit", WELL), ("values", [b"one", b"two"]),
     ),
-    "initialised once more": (
-        initialised_once_more,
-        [WELL, 0, FENCED, FENCED, FENCED, FENCED, FENCED, WELL, 2, WELL, [b"three"]],
+    # A producer that continues with the earlier epoch is fenced, and its transaction is aborted.
+    "initialised once more": _script(
+        ("add", WELL), ("write 0 one", 0), ("initialise", WELL), ("former commit", FENCED), ("former add", FENCED),
+        ("former write 1 two", FENCED), ("former add-group", FENCED), ("former offset 7", FENCED),
+        ("add", WELL), ("write 0 three", 2), ("commit", WELL), ("values", [b"three"]),
     ),
-    "each end raises the epoch": (
-        each_end_raises_the_epoch,
-        [0, 1, 1, NOT_IN_ONE, 2, FENCED, FENCED, 1, 1, NOT_IN_ONE, [b"one"]],
+    # A repeated end is answered until the next transaction begins; the opposite end is refused.
+    "each end raises the epoch": _script(
+        ("write 0 one", 0), ("commit", 1), ("commit", 1), ("abort", NOT_IN_ONE),
+        ("+1 write 0 two", 2), ("commit", FENCED), ("abort", FENCED), ("+1 abort", 1), ("+1 abort", 1),
+        ("+1 commit", NOT_IN_ONE), ("values", [b"one"]), implicit=True,
     ),
-    "nothing late is written": (
-        nothing_late_is_written,
-        [0, WELL, 1, FENCED, FENCED, 2, FENCED, FENCED, 2, WELL, 1, WELL, 9, 1, [b"one", b"two"]],
+    # Late writes of the earlier epoch are refused, both after the end and in the next transaction.
+    "nothing late is written": _script(
+        ("write 0 one", 0), ("offset 7", WELL), ("commit", ANY), ("commit", 1), ("write 1 late", FENCED), ("offset 7", FENCED),
+        ("+1 write 0 two", 2), ("write 0 one", FENCED), ("offset 7", FENCED), ("+1 write 0 two", 2), ("+1 offset 9", WELL),
+        ("+1 commit", 1), ("+2 offset 11", WELL), ("committed", 9), ("+2 abort", 1), ("values", [b"one", b"two"]), implicit=True,
     ),
-    "nothing is ended": (nothing_is_ended, [0, 1, NOT_IN_ONE, 1, FENCED, 2, 1, [b"one", b"two"]]),
+    # If nothing was written, an abort raises the epoch and a commit is refused.
+    "nothing is ended": _script(
+        ("write 0 one", 0), ("commit", ANY), ("commit", 1), ("+1 commit", NOT_IN_ONE), ("+1 abort", 1),
+        ("+1 write 0 two", FENCED), ("+2 write 0 two", 2), ("+2 commit", 1), ("values", [b"one", b"two"]), implicit=True,
+    ),
 }  # fmt: skip
