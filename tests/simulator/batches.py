@@ -41,7 +41,6 @@ class Tally:
 
     count: int = 0
     virtual: float = 0.0
-    steps: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     costs: dict[str, Cost] = field(default_factory=dict)
     failure: Failure | None = None
@@ -62,7 +61,6 @@ class Tally:
             )
         self.count += other.count
         self.virtual += other.virtual
-        self.steps += other.steps
         self.kinds.update(other.kinds)
         for kind, cost in other.costs.items():
             self.spend(kind, *cost)
@@ -79,7 +77,6 @@ def tally_of(first: int, count: int, worlds: Sequence[str]) -> Tally:
             tally.spend(f"{'small' if plan.small else 'large'} {world}", 1, time.process_time() - began)
             tally.count += 1
             tally.virtual += result.seconds
-            tally.steps += result.steps
             tally.kinds.update(
                 happening.kind.value for happening in plan.happenings if happening.kind is not Kind.SEND
             )

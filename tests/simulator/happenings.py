@@ -1,9 +1,10 @@
 """Execution of a world's schedule: faults of processes, networks and the cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from tests.simulator.kafka.logs import Stored
 from tests.simulator.kafka.network import Network
 from tests.simulator.loop import ProcessLoop
 from tests.simulator.process import EPOCH_S, Process
@@ -23,6 +24,8 @@ HELD_S: Final = 0.5
 class Happenings:
     """Happenings of one world."""
 
+    topic: str
+    """Topic whose messages the processes read."""
     first_request = ""
     settles_first = False
     """Whether all must be at rest before the last messages: a replaced owner learns of it only by messages that come then."""
@@ -47,6 +50,9 @@ class Happenings:
             Kind.REFUSED: self._refuse,
             Kind.MARKERS: self._late_markers,
             Kind.REBALANCE: lambda _, __: world.cluster.group.rebalance(),
+            Kind.RETENTION: lambda what, _: self._delete_below(
+                what.partition, world.cluster.committed(self.topic, what.partition) or 0
+            ),
         }
 
     def happen(self, what: Happening, process: Process) -> None:
@@ -65,9 +71,39 @@ class Happenings:
         )
 
     def send(self, what: Happening) -> None:
+        cluster, partition = (
+            self._world.cluster,
+            what.partition % self._world.partitions,
+        )  # it may not have grown
+        records = [self._record(message, partition) for message in what.messages]
+        if what.transaction:
+            commit = what.transaction == "committed"
+            cluster.produce_in_transaction(self.topic, partition, records, what.seconds, commit=commit)
+        else:
+            cluster.produce(self.topic, partition, records)
+
+    def _record(self, message: Any, partition: int) -> tuple[int, bytes | None, bytes, Any]:
         raise NotImplementedError
 
     def last(self, partition: int) -> Happening:
+        raise NotImplementedError
+
+    def _eat(self, partition: int, first: int) -> None:
+        """Have retention delete the records from ``first`` on, which nobody has processed, or half of them."""
+        stable = self._world.cluster.log(self.topic, partition).stable
+        upto = self._world.loops.dice.choice((stable, (first + stable + 1) // 2))
+        start = max(first, self._world.cluster.log(self.topic, partition).start)
+        self._world.eaten[partition].update(range(start, upto))
+        self._delete_below(partition, upto)
+
+    def _delete_below(self, partition: int, offset: int) -> None:
+        log = self._world.cluster.log(self.topic, partition)
+        gone = log.read(log.start, offset)
+        self._keep(partition, gone.records)
+        log.delete_below(gone.end)
+
+    def _keep(self, partition: int, records: Sequence[Stored]) -> None:
+        """Keep deleted records for the checks."""
         raise NotImplementedError
 
     @property

@@ -28,22 +28,15 @@ class BuriedError(BaseException):
 class Handle:
     """Counterpart of asyncio.Handle and asyncio.TimerHandle, for callbacks that may be cancelled."""
 
-    __slots__ = ("_args", "_callback", "_when")
+    __slots__ = ("_args", "_callback")
 
-    def __init__(self, callback: Callable[..., object] | None, args: tuple[Any, ...], when: float) -> None:
+    def __init__(self, callback: Callable[..., object] | None, args: tuple[Any, ...]) -> None:
         self._callback = callback
         self._args = args
-        self._when = when
 
     def cancel(self) -> None:
         self._callback = None
         self._args = ()
-
-    def cancelled(self) -> bool:
-        return self._callback is None
-
-    def when(self) -> float:
-        return self._when
 
     def run(self) -> None:
         callback = self._callback
@@ -90,7 +83,7 @@ class ProcessLoop:
         """Schedule a callback. Tasks and futures pass a context and need no handle; nothing in a world has context variables."""
         handle = None
         if context is None:
-            handle = Handle(callback, args, 0.0)
+            handle = Handle(callback, args)
             callback, args = handle.run, ()
         if self.alive:
             ready = self.ready
@@ -103,7 +96,7 @@ class ProcessLoop:
         return self.call_at(self._loops.now + delay, callback, *args)
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Handle:
-        handle = Handle(callback, args, when)
+        handle = Handle(callback, args)
         if self.alive:
             loops = self._loops
             loops.count += 1
@@ -126,12 +119,6 @@ class ProcessLoop:
         task = asyncio.Task(coro, loop=self, name=name or "task", context=context)  # type: ignore[arg-type]
         self._tasks.append(task)
         return task
-
-    def is_running(self) -> bool:
-        return True
-
-    def is_closed(self) -> bool:
-        return not self.alive
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Keep an exception that no code awaited; a real process would log it."""

@@ -142,35 +142,19 @@ class _NoGap:
         """Do nothing."""
 
 
-class _Insides:
-    """Stands in for :mod:`ringfence_kafka.aiokafka_patches.internals`; the doubles themselves answer about aiokafka's consumer."""
-
-    @staticmethod
-    def position(consumer: Any, tp: Any) -> Any:
-        return consumer.reached(tp)
-
-    @staticmethod
-    def fetched(consumer: Any) -> Any:
-        return consumer.fetched()
-
-    @staticmethod
-    def drop_fetched(consumer: Any, tps: Any) -> None:
-        consumer.drop(tps)
-
-    @staticmethod
-    async def confirm(asker: Any, generation: int) -> bool:
-        """Confirm as the product does, and report success to :class:`tests.simulator.lanes.membership.Rights`."""
-        well = await _confirm(asker, generation)
-        if well and (process := _process()) is not None:
-            process.rights.confirm()
-        return well
-
-    @staticmethod
-    def nothing(*_: Any) -> None:
-        """Do nothing, for tasks that the doubles do not have, or that do not end."""
+async def _confirm(asker: Any, generation: int) -> bool:
+    """Confirm as the product does, and report success to :class:`tests.simulator.lanes.membership.Rights`."""
+    well = await _CONFIRM(asker, generation)
+    if well and (process := _process()) is not None:
+        process.rights.confirm()
+    return well
 
 
-_confirm = membership.Membership.confirm
+def _nothing(*_: Any) -> None:
+    """Do nothing, for tasks that the doubles do not have, or that do not end."""
+
+
+_CONFIRM = membership.Membership.confirm
 POLL_MS, MOVING_POLL_MS, LOOK_S = 2_000, 200, 20.0
 """Intervals at which a consumer looks: longer than the product's, so that a world at rest costs less."""
 READ_AGAIN = (
@@ -211,7 +195,7 @@ def simulated() -> Iterator[None]:
         (transaction_v2, "transaction_v2_requests", Questions),
         (transaction_v2, "MarkerDelay", _NoGap),
         (transaction_v1, "send_only_what_was_added", lambda _producer: None),
-        (internals, "never_create", _Insides.nothing),
+        (internals, "never_create", _nothing),
         (time, "clock_gettime", _virtual_gettime),
         (ringfence_client.partition.lease_acquisition, "uuid", DICE),
         (ringfence_client.sends.state_store, "StateCache", WorldsCache),
@@ -233,13 +217,13 @@ def simulated() -> Iterator[None]:
         (ringfence_kafka.producer.shared_clients, "TURNS_MAX", TURNS_MAX),
         (ringfence_kafka.producer.shared_clients, "client_options", lambda _kafka: {}),
         (membership, "member_id", lambda _consumer: ""),
-        (internals, "keep_fetching", _Insides.nothing),
-        (membership, "keep_member", _Insides.nothing),
+        (internals, "keep_fetching", _nothing),
+        (membership, "keep_member", _nothing),
         (ringfence_client.consumer.fetch_loop, "AdaptiveFetch", _Fetches),
-        (internals, "position", _Insides.position),
-        (internals, "fetched", _Insides.fetched),
-        (internals, "drop_fetched", _Insides.drop_fetched),
-        (membership.Membership, "confirm", _Insides.confirm),
+        (internals, "position", SimulatedReader.reached),
+        (internals, "fetched", SimulatedReader.fetched),
+        (internals, "drop_fetched", SimulatedReader.drop),
+        (membership.Membership, "confirm", _confirm),
         *((owner, name, functools.lru_cache(getattr(owner, name))) for owner, name in READ_AGAIN),
         (cast("Any", asyncio.tasks)._all_tasks, "add", id),  # nobody asks for a list of all tasks
     ]

@@ -26,6 +26,8 @@ class World:
         DICE.now = dice
         self.plan = plan
         self.partitions = plan.partitions
+        self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
+        """By partition, the offsets that retention deleted before the group knew them as processed."""
         self.loops = Loops(dice)
         self.cluster = SimulatedCluster(self.loops, dice)
         self.cluster.implicit, self.cluster.brokers = plan.implicit, plan.brokers
@@ -84,6 +86,10 @@ class World:
 
     def unsettled(self) -> str:
         raise NotImplementedError
+
+    def _open(self) -> list[str]:
+        names = [value.name for value in self.cluster.transactions.known.values() if not value.at_rest]
+        return [f"a transaction of {name} is open" for name in names]
 
     def _united(self) -> bool:
         """Whether all processes, and nobody else, are in the present generation of the group."""

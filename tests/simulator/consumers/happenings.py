@@ -1,12 +1,14 @@
 """Execution of the happenings in a world of consumers."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from tests.simulator.consumers.check import held_up
 from tests.simulator.consumers.messages import Task
 from tests.simulator.consumers.world import LETTERS, PROGRESS, ConsumerWorld
 from tests.simulator.happenings import Happenings
+from tests.simulator.kafka.logs import Stored
 from tests.simulator.kafka.network import Network
 from tests.simulator.names import ACCEPTED
 from tests.simulator.process import Process
@@ -17,6 +19,7 @@ from tests.simulator.sends.world import STATE
 class ConsumerHappenings(Happenings):
     """Happenings of one world of consumers."""
 
+    topic = ACCEPTED
     first_request = "confirm"
     opening_requests = 15
     _world: ConsumerWorld
@@ -25,8 +28,7 @@ class ConsumerHappenings(Happenings):
         super().__init__(world)
         self._asked: Counter[str] = Counter()
         self._kinds |= {
-            Kind.RETENTION: lambda what, _: self._delete(what.partition),
-            Kind.EATEN: lambda what, _: self._eat(what.partition),
+            Kind.EATEN: lambda what, _: self._eat_unread(what.partition),
             Kind.COMPACTION: self._compact,
             Kind.LETTERS: self._refuse_letters,
             Kind.TARGET: self._refuse_target,
@@ -34,26 +36,13 @@ class ConsumerHappenings(Happenings):
             Kind.TAIL: lambda what, _: self._lose_tail(what.partition),
         }
 
-    def send(self, what: Happening) -> None:
-        records = [self._record(message, what.partition) for message in what.messages]
-        if what.transaction:
-            self._world.cluster.produce_in_transaction(
-                ACCEPTED, what.partition, records, what.seconds, commit=what.transaction == "committed"
-            )
-        else:
-            self._world.cluster.produce(ACCEPTED, what.partition, records)
-
-    def _record(self, task: Any, partition: int) -> tuple[int, bytes | None, bytes, Any]:
+    def _record(self, message: Any, partition: int) -> tuple[int, bytes | None, bytes, Any]:
         self._world.sent += 1
-        group = task.group
+        group = message.group
         if group is not None and self._world.plan.sends:
             group = b"%s/%d" % (group, partition)  # each group has one home
-        return (
-            self.now_ms,
-            group,
-            f"{task.seconds} {task.outcome}".encode(),
-            (("t", b"%d" % self._world.sent),),
-        )
+        value = f"{message.seconds} {message.outcome}".encode()
+        return self.now_ms, group, value, (("t", b"%d" % self._world.sent),)
 
     def last(self, partition: int) -> Happening:
         return Happening(0, 0, Kind.SEND, partition=partition, messages=(Task(b"last", 0.0, "ok"),) * 2)
@@ -106,24 +95,13 @@ class ConsumerHappenings(Happenings):
             for log in self._world.cluster.topics[STATE].logs:
                 log.compact()
 
-    def _eat(self, partition: int) -> None:
-        log, done = (
-            self._world.cluster.log(ACCEPTED, partition),
-            self._world.cluster.committed(ACCEPTED, partition),
-        )
-        first = max(done or 0, log.start)
-        upto = self._world.loops.dice.choice((log.stable, (first + log.stable + 1) // 2))
-        self._world.eaten[partition].update(range(first, upto))
-        self._delete_below(partition, upto)
+    def _eat_unread(self, partition: int) -> None:
+        cluster = self._world.cluster
+        done = cluster.committed(ACCEPTED, partition) or 0
+        self._eat(partition, max(done, cluster.log(ACCEPTED, partition).start))
 
-    def _delete(self, partition: int) -> None:
-        self._delete_below(partition, self._world.cluster.committed(ACCEPTED, partition) or 0)
-
-    def _delete_below(self, partition: int, offset: int) -> None:
-        log = self._world.cluster.log(ACCEPTED, partition)
-        gone = log.read(log.start, offset)
-        self._world.kept[partition] += gone.records
-        log.delete_below(gone.end)
+    def _keep(self, partition: int, records: Sequence[Stored]) -> None:
+        self._world.kept[partition] += records
 
     def _opens(self, network: Network) -> bool:
         """Whether a partition that does not hold yet is about to be fenced: its process has asked once before."""

@@ -7,13 +7,12 @@ from typing import Final
 
 from tests.simulator.consumers.messages import GROUPS, OUTCOMES, Task
 from tests.simulator.consumers.rare_schedules import APART
-from tests.simulator.consumers.small_schedules import FIXED, THEMES
+from tests.simulator.consumers.small_schedules import FIXED, THEMES, away, clocks
 from tests.simulator.doubles.group_member import HEARTBEAT_S
 from tests.simulator.kafka.groups import SESSION_S
 from tests.simulator.kafka.network import LOST_S
 from tests.simulator.schedules import (
     CALM,
-    MOST_STEPS,
     SMALL_SHARE,
     STRIKES_ONE,
     Happening,
@@ -35,7 +34,6 @@ KINDS: Final = {
 REQUESTS: Final = (
     "produce", "produce", "offsets", "end", "end", "initialise", "identity", "committed", "ends", "ends", "heartbeat", "confirm", "confirm", "join", "_read",
 )  # fmt: skip
-AT_WORK: Final = ("produce", "offsets", "end", "end", "heartbeat")
 CALM_HANDLING_S: Final = (0.0, 0.02, 0.5, 2.5, 6.0)
 STUBBORN_S: Final = (0.5, 2.5, 6.0)
 TAKEN_OVER_SHARE: Final = 0.4
@@ -126,7 +124,7 @@ def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedu
     happenings = [sending(dice, partitions, calm=calm) for _ in range(dice.randint(2, 5))]
     count = dice.choice((1, 2, 3, 4, 6)) if faults is None else faults
     if not calm and dice.random() < TAKEN_OVER_SHARE and faults is None:
-        happenings += awakening(dice)
+        happenings += [away(dice), *clocks(dice)]
         count = min(count, 2)
     happenings += [fault(dice, partitions, processes, calm=calm) for _ in range(count)]
     dice.shuffle(happenings)
@@ -191,20 +189,6 @@ def sending(dice: random.Random, partitions: int, *, calm: bool) -> Happening:
         messages=tasks,
         transaction=dice.choice(("", "", "", "committed", "aborted")),
     )
-
-
-def awakening(dice: random.Random) -> list[Happening]:
-    """A process is away in the middle of its work, and returns while another one opens the partition, perhaps with another time of day."""
-    kind = dice.choice((Kind.PAUSE, Kind.PAUSE, Kind.HELD, Kind.CUT))
-    away = Happening(
-        MOST_STEPS, 5.0, kind, dice.choice(AT_WORK), seconds=30.0, count=dice.randrange(3), pinned=True
-    )
-    clocks = [
-        Happening(0, 0.0, Kind.CLOCK, process=process, seconds=dice.choice((-1_000.0, 1_000.0)))
-        for process in range(2)
-        if dice.random() < 0.3
-    ]
-    return [away, *clocks]
 
 
 def fault(dice: random.Random, partitions: int, processes: int, *, calm: bool = False) -> Happening:

@@ -22,13 +22,17 @@ def clocks(dice: random.Random) -> list[Happening]:
     ]
 
 
-def taken_over(dice: random.Random) -> list[Happening]:
+def away(dice: random.Random) -> Happening:
     """A process is away in the middle of its work, and returns while another one opens the partition."""
     kind = dice.choice((Kind.PAUSE, Kind.PAUSE, Kind.HELD, Kind.CUT))
-    away = Happening(
+    return Happening(
         MOST_STEPS, 5.0, kind, dice.choice(AWAY_AT), seconds=30.0, count=dice.randrange(3), pinned=True
     )
-    return [burst(dice, dice.randint(2, 5), BURST_S, OUTCOMES), away, *clocks(dice)]
+
+
+def taken_over(dice: random.Random) -> list[Happening]:
+    gone = away(dice)
+    return [burst(dice, dice.randint(2, 5), BURST_S, OUTCOMES), gone, *clocks(dice)]
 
 
 def stopped(dice: random.Random) -> list[Happening]:

@@ -114,8 +114,6 @@ class ConsumerWorld(World):
         cluster, loops = self.cluster, self.loops
         self.handling = SendingHandling() if plan.sends else Handling()
         self.kept: list[list[Stored]] = [[] for _ in range(plan.partitions)]
-        self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
-        """By partition, the offsets that retention deleted before the group knew them as finished."""
         self.former: list[list[Input]] = []
         self.held_up: list[str] = []
         cluster.create(ACCEPTED, plan.partitions)
@@ -212,8 +210,7 @@ class ConsumerWorld(World):
                 f"{place} ends at {log.end}, stable {log.stable}, committed {self.cluster.committed(ACCEPTED, log.partition)}, holders "
                 f"{[holder.name for holder in self._holders(log.partition)]}"
             )
-        names = [value.name for value in self.cluster.transactions.known.values() if not value.at_rest]
-        told += [f"a transaction of {name} is open" for name in names]
+        told += self._open()
         for process in self.processes:
             consumer = process.consumer
             said = "is away" if consumer is None else f"{consumer.reasons or 'waits for nothing'}"

@@ -36,7 +36,6 @@ class Files:
         self.slots: dict[bytes, bytes] = {}
         self.chunks: dict[bytes, bytes] = {}
         self.hops: dict[bytes, bytes] = {}
-        self.index: dict[bytes, int] = {}
         self.holder: Any = None
 
 
@@ -45,13 +44,13 @@ def _here() -> Any:
 
 
 class MemoryStore:
-    """Double of :class:`tables.rocksdb.store.Store`. A write is all or nothing and survives a crash. The disk never fails."""
+    """Double of :class:`tables.rocksdb.store.Store` of a lane whose index is resident. A write survives a crash whole. The disk never fails."""
 
     def __init__(self, path: Path, *, indexed: bool = False, in_memory: bool = False) -> None:
         assert not in_memory
+        assert not indexed
         self.path = path
-        self.in_memory = in_memory
-        self.indexed = indexed
+        self.in_memory = self.indexed = False
         self.epoch = 0
         self.damaged = False
         self.broken = False
@@ -78,7 +77,7 @@ class MemoryStore:
     @property
     def unfinished(self) -> bool:
         files = self._files
-        return files.state is None and bool(files.slots or files.chunks or files.hops or files.index)
+        return files.state is None and bool(files.slots or files.chunks or files.hops)
 
     def slots(self) -> Iterator[tuple[bytes, bytes]]:
         for key, value in sorted(self._files.slots.items()):
@@ -96,20 +95,8 @@ class MemoryStore:
         own = codec.ring_key(capacity, 0)[:5]
         return iter([value for key, value in self._files.slots.items() if not key.startswith(own)])
 
-    def slots_of_run(self, capacity: int, first_sequence: int, count: int) -> list[Slot]:
-        keys = {codec.ring_key(capacity, first_sequence + index) for index in range(min(count, capacity))}
-        return [
-            codec.decode_ring(key, self._files.slots[key]) for key in sorted(keys) if key in self._files.slots
-        ]
-
-    def chunks_rising(self) -> Iterator[bytes] | None:
-        found = sorted(self._files.chunks)
-        if len({chunks.capacity_of(data) for data in found}) > 1:
-            return None
-        return iter([self._files.chunks[data] for data in found])
-
-    def chunk_at(self, key: bytes) -> bytes:
-        return self._files.chunks[key]
+    def chunks_rising(self) -> Iterator[bytes]:
+        return iter([chunk for _, chunk in sorted(self._files.chunks.items())])
 
     def hops(self) -> Iterator[tuple[bytes, bytes]]:
         return iter(list(self._files.hops.items()))
@@ -133,9 +120,6 @@ class MemoryStore:
 
     def chunk_keys(self) -> ChunkKeys:
         return self._chunk_keys
-
-    def sequences(self, ids: Sequence[bytes]) -> list[int | None]:
-        return [self._files.index.get(id_) for id_ in ids]
 
     def write(self, epoch: int, state: StoredState | None, fill: "Callable[[Any], None]") -> None:
         """Write all or nothing. Raises StaleEpochError if the lane has been opened again since ``epoch``."""
@@ -172,18 +156,6 @@ class _Writes:
     def delete_chunk(self, key: bytes) -> None:
         self.all.append(lambda files: files.chunks.pop(key, None))
 
-    def delete_slot(self, ring_key: bytes) -> None:
-        self.all.append(lambda files: files.slots.pop(ring_key, None))
-
     def put_hops(self, records: Iterable[tuple[bytes, bytes]]) -> None:
         found = list(records)
         self.all.append(lambda files: files.hops.update(found))
-
-    def delete_hops(self, key: bytes) -> None:
-        self.all.append(lambda files: files.hops.pop(key, None))
-
-    def put_index(self, encoded_id: bytes, sequence: int) -> None:
-        self.all.append(lambda files: files.index.update({encoded_id: sequence}))
-
-    def delete_index(self, encoded_id: bytes) -> None:
-        self.all.append(lambda files: files.index.pop(encoded_id, None))

@@ -2,15 +2,17 @@
 
 import dataclasses
 import zlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 from agents.lane.lane import Lane, LaneState
-from tests.harness.history import Record
 from tests.simulator.doubles.transport import FETCH_OFFSETS, SimulatedConsumer
 from tests.simulator.happenings import Happenings
 from tests.simulator.kafka.groups import Place
+from tests.simulator.kafka.logs import Stored
 from tests.simulator.kafka.network import Network
 from tests.simulator.lanes import envelopes
+from tests.simulator.lanes.check import record
 from tests.simulator.lanes.world import BEGINNING, LaneWorld, newest_meta
 from tests.simulator.names import ADDRESS, CHANGELOG, COMPACTED
 from tests.simulator.process import Process
@@ -24,6 +26,7 @@ AGAIN: Final = 3
 class LaneHappenings(Happenings):
     """Happenings of one world of lanes."""
 
+    topic = ADDRESS
     first_request = "describe"
     settles_first = True
     _world: LaneWorld
@@ -31,12 +34,11 @@ class LaneHappenings(Happenings):
     def __init__(self, world: LaneWorld) -> None:
         super().__init__(world)
         self._kinds |= {
-            Kind.RETENTION: lambda what, _: self._delete(what.partition),
-            Kind.EATEN: lambda what, _: self._eat(what.partition),
+            Kind.EATEN: lambda what, _: self._eat_unprocessed(what.partition),
             Kind.COMPACTION: self._compact,
             Kind.OFFSETS: self._expire_offsets,
             Kind.CHANGELOG: self._lose_changelog,
-            Kind.RECREATED: self._recreate_at_once,
+            Kind.RECREATED: lambda _, __: self._recreate() and None,
             Kind.REPLACED: self._replace,
             Kind.DROPPED: self._drop,
             Kind.TAIL: lambda what, _: self._lose_tail(what.partition),
@@ -55,9 +57,6 @@ class LaneHappenings(Happenings):
         self._world.cluster.create(CHANGELOG, self._world.lane_count, **COMPACTED)
         self._world.forgetful = True
 
-    def _recreate_at_once(self, _: Happening, __: Process) -> None:
-        self._recreate()
-
     def _recreate(self) -> bool:
         world = self._world
         places = [Place(ADDRESS, number) for number in range(world.partitions)]
@@ -66,10 +65,7 @@ class LaneHappenings(Happenings):
         ):
             return False
         for place in places:
-            world.kept += [
-                Record(*place, found.offset, found.key, found.value, found.headers, found.timestamp)
-                for found in world.cluster.log(*place).committed()
-            ]
+            self._keep(place.partition, world.cluster.log(*place).committed())
             del world.cluster.group.committed[place]  # as Kafka does for deleted topics
         world.recreated += 1
         world.old_ends = [log.end for log in world.cluster.topics[ADDRESS].logs]
@@ -152,49 +148,22 @@ class LaneHappenings(Happenings):
             for lane in process.lanes.lanes
         )
 
-    def _eat(self, partition: int) -> None:
+    def _eat_unprocessed(self, partition: int) -> None:
         """Delete unprocessed records, unless the lane never processed any: then it begins at the log's start, wherever that is."""
-        log, done = (
-            self._world.cluster.log(ADDRESS, partition),
-            self._world.cluster.committed(ADDRESS, partition),
-        )
-        if done is None or log.stable <= done:
-            return
-        upto = self._world.loops.dice.choice((log.stable, (done + log.stable + 1) // 2))
-        self._world.eaten[partition].update(range(max(done, log.start), upto))
-        self._delete_below(partition, upto)
+        done = self._world.cluster.committed(ADDRESS, partition)
+        if done is not None and self._world.cluster.log(ADDRESS, partition).stable > done:
+            self._eat(partition, done)
 
-    def _delete(self, partition: int) -> None:
-        self._delete_below(partition, self._world.cluster.committed(ADDRESS, partition) or 0)
+    def _keep(self, partition: int, records: Sequence[Stored]) -> None:
+        self._world.kept += [record(ADDRESS, partition, item) for item in records]
 
-    def _delete_below(self, partition: int, offset: int) -> None:
-        log = self._world.cluster.log(ADDRESS, partition)
-        gone = log.read(log.start, offset)
-        self._world.kept += [
-            Record(
-                ADDRESS, partition, record.offset, record.key, record.value, record.headers, record.timestamp
-            )
-            for record in gone.records
-        ]
-        log.delete_below(gone.end)
-
-    def send(self, what: Happening) -> None:
-        records = [self._record(message, self.now_ms) for message in what.messages]
-        partition = what.partition % self._world.partitions  # a shortened schedule may not grow the input
-        if what.transaction:
-            self._world.cluster.produce_in_transaction(
-                ADDRESS, partition, records, what.seconds, commit=what.transaction == "committed"
-            )
-        else:
-            self._world.cluster.produce(ADDRESS, partition, records)
-
-    def _record(self, message: Any, now_ms: int) -> tuple[int, bytes | None, bytes, Any]:
+    def _record(self, message: Any, partition: int) -> tuple[int, bytes | None, bytes, Any]:
         self._world.sent += 1
         token = b"%d" % self._world.sent
         if self._world.recreated:
             self._world.generations[token] = self._world.recreated
         key, value, headers = envelopes.record(message, token)
-        return now_ms, key, value, (("t", token), *headers)
+        return self.now_ms, key, value, (("t", token), *headers)
 
     def last(self, partition: int) -> Happening:
         """Return a new message for this lane, and some earlier ones."""

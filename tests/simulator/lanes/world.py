@@ -39,8 +39,6 @@ class LaneWorld(World):
         self.expired = False
         self.forgetful = False
         self.kept: list[Record] = []
-        self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
-        """By partition, the offsets that retention deleted before the group knew them as processed."""
         self.generations: dict[bytes, int] = {}
         """Generation of the input topic by a message's token; the first generation is left out."""
         self.recreated = 0
@@ -167,9 +165,7 @@ class LaneWorld(World):
             done = self._processed(topic, log.partition)
             if last is not None and done <= last:
                 told.append(f"{topic}/{log.partition} is committed up to {done}, {last} is there")
-        names = [value.name for value in self.cluster.transactions.known.values() if not value.at_rest]
-        told += [f"a transaction of {name} is open" for name in names]
-        return told
+        return told + self._open()
 
     def unsettled(self) -> str:
         told = [said for topic in self.inputs for said in self._unprocessed(topic)]
