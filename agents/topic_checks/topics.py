@@ -241,11 +241,14 @@ def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str
         f"{topic} has {counted(now, 'partition')}, it had {before} when its lanes began{still}: groups and IDs have moved to other "
         "partitions. "
     )
-    again = f"elete it and create it again with {counted(before, 'partition')}, or {BEGIN_ANEW}{unused}"
+    again = (
+        f"nce nothing in it is unread, because that is lost, delete it and create it again with {counted(before, 'partition')}, or "
+        f"{BEGIN_ANEW}{unused}"
+    )
     if not grows:
-        return f"{said}D{again}"
+        return f"{said}O{again}"
     if witnesses:
         again += f". If lanes was set before, run 'ringfence rings regroup {grows} --lanes 0'"
     count = max(before, -(-now // before) * before)
     what = "continues with them" if now > before else f"finishes a growth to {before}, if one was begun"
-    return f"{said}Stop the workers: 'ringfence topics grow {grows} --partitions {count}' {what}. Or d{again}"
+    return f"{said}Stop the workers: 'ringfence topics grow {grows} --partitions {count}' {what}. Or o{again}"

@@ -72,7 +72,7 @@ def test_growth_of_the_input(lanes: int, before: int, now: int, grow: int | None
     assert len(faults) == (grow is not None)
     for fault in faults:
         assert (f"topics grow orders --partitions {grow}'" in fault) is bool(grow)
-        assert f"elete it and create it again with {before} partitions" in fault
+        assert f"delete it and create it again with {before} partitions" in fault
 
 
 @pytest.mark.parametrize(("before", "lanes"), [(0, 1), (4, 1), (1, 4), (2, 0)])
