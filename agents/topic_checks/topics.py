@@ -147,14 +147,20 @@ def _moved_input(address: AddressSettings, now: int, before: int) -> str:
         return _moved(address.name, address.input_topic, now, before, "")
     count = next_count(now, before, address.lanes)
     grow = (
-        f"'ringfence topics grow {address.name} --partitions {count}' gives it {count}. Or d"
+        f"'ringfence topics grow {address.name} --partitions {count}' gives it {count}. Or o"
         if count
-        else "D"
+        else "O"
     )
     return (
         f"{address.input_topic} has {counted(now, 'partition')}, it had {before} when its lanes began: with lanes = {address.lanes} groups and IDs "
-        f"have moved to other lanes. {grow}elete it and create it again with {counted(before, 'partition')}, or {BEGIN_ANEW}"
+        f"have moved to other lanes. {grow}{_again(before)}"
     )
+
+
+def _again(partitions: int) -> str:
+    """Return the way out by a new topic, without the first letter."""
+    count = counted(partitions, "partition")
+    return f"nce nothing in it is unread, because that is lost, delete it and create it again with {count}, or {BEGIN_ANEW}"
 
 
 def next_count(now: int, before: int, lanes: int) -> int:
@@ -241,10 +247,7 @@ def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str
         f"{topic} has {counted(now, 'partition')}, it had {before} when its lanes began{still}: groups and IDs have moved to other "
         "partitions. "
     )
-    again = (
-        f"nce nothing in it is unread, because that is lost, delete it and create it again with {counted(before, 'partition')}, or "
-        f"{BEGIN_ANEW}{unused}"
-    )
+    again = f"{_again(before)}{unused}"
     if not grows:
         return f"{said}O{again}"
     if witnesses:

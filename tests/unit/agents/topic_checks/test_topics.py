@@ -53,8 +53,8 @@ def test_grown_input_is_one_fault() -> None:
     assert fault == (
         "orders has 6 partitions, it had 4 when its lanes began, as rf-orders-changelog and "
         "rf-orders-forward still have: groups and IDs have moved to other partitions. Stop the workers: "
-        "'ringfence topics grow orders --partitions 8' continues with them. Or delete it and create it again "
-        "with 4 partitions, or start again under another app.id, which accepts everything that is still in "
+        "'ringfence topics grow orders --partitions 8' continues with them. Or once nothing in it is unread, because that is "
+        "lost, delete it and create it again with 4 partitions, or start again under another app.id, which accepts everything that is still in "
         "the input once more; only if nothing was processed yet, delete rf-orders-changelog and "
         "rf-orders-forward and run 'ringfence topics create'. If lanes was set before, run 'ringfence "
         "rings regroup orders --lanes 0'"
