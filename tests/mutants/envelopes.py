@@ -18,7 +18,7 @@ MUTANTS: Final = (
         "first-id-judged",
         "A transaction whose second ID is known passes, and what that ID stood for comes twice.",
         Patch("tables/ring.py", "for each in unit:", "for each in unit[:1]:"),
-        "tests/unit/tables/test_ring_units.py::test_one_known_id_is_enough",
+        "tests/unit/tables/test_ring.py::test_one_known_id_is_enough",
     ),
     Mutant(
         "foreign-id-not-apart",

@@ -90,3 +90,24 @@ def test_age(later: int, verdict: str) -> None:
 
     assert _accept_at(one, ("a", 5_000), ("a", later)) == "A" + verdict
     assert _accept_at(two, ("a", 5_000)) + _accept_at(two, ("a", later)) == "A" + verdict
+
+
+def _units(*texts: str) -> list[list[bytes]]:
+    """Messages with several IDs: transactions. One ID a letter."""
+    return [[letter.encode() for letter in text] for text in texts]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_one_known_id_is_enough(together: bool) -> None:
+    """A unit with one known ID is a duplicate of it, and its other IDs are not added."""
+    ring, verdicts, originals = Ring(10), [], []
+    batches = [["x", "abx", "b", "xab"]] if together else [["x"], ["abx"], ["b"], ["xab"]]
+    for batch in batches:
+        checked = ring.check_units(_units(*batch), [0] * len(batch))
+        ring.apply(checked)
+        verdicts += checked.verdicts
+        originals += checked.originals
+
+    assert verdicts == _verdicts("ADAD")
+    assert originals == [None, 0, None, 0]
+    assert len(ring) == 2

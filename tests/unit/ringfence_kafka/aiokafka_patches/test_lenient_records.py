@@ -2,18 +2,22 @@
 
 import random
 import struct
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, Literal
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.consumer.fetcher import READ_COMMITTED
+from aiokafka.consumer import fetcher
+from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 from aiokafka.errors import CorruptRecordException
 
+from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.aiokafka_patches import batch_parts
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
-from tests.support.records.stored_batches import marker
-from tests.support.records.unusual import GZIP, Latin1, Raw, batch
+from ringfence_kafka.protocol.record_batch import OldFormatError
+from tests.support.records.stored_batches import Stored, marker, stored
+from tests.support.records.unusual import GZIP, Latin1, Old, Raw, batch, old
 
 TP: Final = TopicPartition("t", 0)
 NAMES: Final = (
@@ -124,3 +128,40 @@ def test_before_what_is_damaged() -> None:
     assert first.next_fetch_offset == 1
     with pytest.raises(CorruptRecordException, match="Invalid CRC"):
         next(second)
+
+
+def _everywhere(data: bytes) -> Any:
+    """Read as any process does that installs the patches."""
+    aiokafka_patches.install()
+    return PartitionRecords(TP, fetcher.MemoryRecords(data), [], 0, None, None, True, READ_COMMITTED)
+
+
+READERS: Final = pytest.mark.parametrize("read", [_everywhere, _reader])
+
+
+@READERS
+@pytest.mark.parametrize("codec", [0, GZIP])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_old_format_is_refused(magic: Literal[0, 1], codec: int, read: Callable[[bytes], Any]) -> None:
+    """The error names offset, format and the way out; the position stays."""
+    data = old([Old(4, value=b"a"), Old(5, value=b"b")], magic, codec) + stored([Stored(6)])
+    records = read(data)
+    with pytest.raises(OldFormatError) as caught:
+        next(records)
+
+    assert str(caught.value).startswith(f"the message at offset {5 if codec else 4} has format {magic}, ")
+    assert "kafka-delete-records.sh" in str(caught.value)
+    assert records.next_fetch_offset == 0
+
+
+def test_records_before_it_are_read() -> None:
+    records = _reader(stored([Stored(0), Stored(1)]) + old([Old(2)], 1))
+
+    assert [record.offset for record in records] == [0, 1]
+    assert records.next_fetch_offset == 2
+
+
+@READERS
+def test_an_old_message_that_is_cut_off(read: Callable[[bytes], Any]) -> None:
+    """Brokers cut off the last message of a fetch: it comes whole with the next fetch, and is refused then."""
+    assert [item.offset for item in read(stored([Stored(0)]) + old([Old(1)], 1)[:-1])] == [0]

@@ -14,7 +14,7 @@ from ringfence_kafka.auth.client_options import client_options, producer_options
 from ringfence_kafka.auth.client_properties import JAVA_NAMES
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.load import Connection, load, validate
-from ringfence_kafka.config.properties import KEYS, OWNED
+from ringfence_kafka.config.properties import KEYS, OWNED, parse_java
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.process import java
@@ -149,7 +149,7 @@ def test_refused(properties: dict[str, Any], complaint: str) -> None:
     ("text", "complaint"),
     [
         ("group.id=mine", "group.id: app.id is the workers' group"),
-        ("=x", "line 1 is not a property"),
+        ("a=1\n\n=x", "line 3 is not a property"),
         ("ssl.truststore.location=a.jks\nssl.truststore.password=b", "truststore of type JKS is Java's"),
         ("sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;", "no login that Ringfence knows"),
         ("sasl.jaas.config=a.PlainLoginModule required username=x;", "needs username and password"),
@@ -164,6 +164,7 @@ def test_refused_files(tmp_path: Path, text: str, complaint: str) -> None:
 
     assert str(path) in said
     assert complaint in said
+    assert "nowhere.properties: No such file or directory" in _fault(command_config="nowhere.properties")
 
 
 @pytest.mark.parametrize(
@@ -181,11 +182,22 @@ def test_secrets_that_anybody_can_read(
     assert len(access_errors.readable(kafka)) == told
 
 
-def test_no_such_file() -> None:
-    assert "nowhere.properties: No such file or directory" in _fault(command_config="nowhere.properties")
+# -- files of Java's, and the command line over file and environment -------------------------------------------------------------------
 
 
-# -- the command line over file and environment -------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}), ("# a comment\n! another\n\n  \t\n", {}), ("a = b c ", {"a": "b c "}), ("a b", {"a": "b"}), ("a", {"a": ""}),
+        ("a=b=c:d", {"a": "b=c:d"}), ("a\\=b=c", {"a=b": "c"}), ("a=\\u00e9\\t\\#", {"a": "é\t#"}),
+        ("a=one \\\n   two\nb=3", {"a": "one two", "b": "3"}),
+        ("a=ends with one\\\\\nb=3", {"a": "ends with one\\", "b": "3"}),
+        ("a=b\r\nc=#no comment\r\n", {"a": "b", "c": "#no comment"}),
+    ],
+)  # fmt: skip
+def test_files_of_java(text: str, expected: dict[str, str]) -> None:
+    """A properties file may have comments, separators, escapes and continued lines."""
+    assert parse_java(text) == expected
 
 
 def test_the_command_line_comes_first(tmp_path: Path) -> None:
