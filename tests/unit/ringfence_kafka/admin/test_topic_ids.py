@@ -34,9 +34,8 @@ def test_the_answer() -> None:
         "0005 00000001 ffffffff ffffffff", "01", "01", "01", "01 07 02 aabb",
         "80000000", "01 08 01 ff",
     )  # fmt: skip
-    unknown = _bytes("0003", "05", b"gone", bytes(16), "00", "01", "80000000", "00")
-    hidden = _bytes("001d", "07", b"hidden", bytes(16), "00", "01", "80000000", "00")
-    odd = _bytes("0011", "02", b"?", bytes(16), "00", "01", "80000000", "00")
+    others = ("0003 05", b"gone"), ("001d 07", b"hidden"), ("0011 02", b"?")
+    unknown, hidden, odd = (_bytes(*other, bytes(16), "00", "01", "80000000", "00") for other in others)
     data = _bytes(
         "00", "00000000",
         "03", "00000001", "0a", b"127.0.0.1", "00002384", "00", "00", "00000002", "02", b"h", "00002384", "02", b"r", "00",
@@ -50,14 +49,15 @@ def test_the_answer() -> None:
 
     assert list(answers) == ["in", "gone", "hidden", "?"]
     assert answers["in"] == TopicIdentity("+/8AAAAAAAAAAAAAAAAA/w", 2)
-    assert isinstance(answers["gone"], UnknownTopicOrPartitionError)
-    assert isinstance(answers["hidden"], TopicAuthorizationFailedError)
-    assert isinstance(answers["?"], KafkaConnectionError)
+    assert [type(answers[name]) for name in ("gone", "hidden", "?")] == [
+        UnknownTopicOrPartitionError, TopicAuthorizationFailedError, KafkaConnectionError,
+    ]  # fmt: skip
 
 
 class _Brokers:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **known: dict[str, str]) -> None:
-        self.known = {int(name.removeprefix("b")): topics for name, topics in known.items()}
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *known: dict[str, str]) -> None:
+        """``known``: the topics of brokers 1, 2 and so on. The first one is believed."""
+        self.known = dict(enumerate(known, 1))
         self.away: set[int] = set()
         self.silent: set[int] = set()
         self.asked: list[tuple[int, list[str]]] = []
@@ -69,6 +69,7 @@ class _Brokers:
         monkeypatch.setattr(topic_ids, "ELSEWHERE_S", 0.05)
         admin: Any = SimpleNamespace(_client=self)
         self.questions = IdentityQuestions(admin)
+        self.questions._believed = 1
 
     async def send(self, node: int, topics: list[str]) -> Any:
         self.asked.append((node, topics))
@@ -99,8 +100,7 @@ UNSURE = "KafkaConnectionError"
 @pytest.mark.parametrize("away", [set(), {2}], ids=["all there", "one away"])
 def test_a_topic_that_was_just_made(away: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that only one broker knows yet is found, and that broker is believed from then on."""
-    brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A", "out": "B"})
-    brokers.questions._believed = 1
+    brokers = _Brokers(monkeypatch, {"in": "A"}, {"in": "A"}, {"in": "A", "out": "B"})
     brokers.away = away
 
     assert brokers.ask("in", "out") == ["A", "B"]
@@ -113,7 +113,8 @@ def test_a_topic_that_was_just_made(away: set[int], monkeypatch: pytest.MonkeyPa
 
 def test_a_topic_that_no_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that no broker knows does not exist; a silent broker does not delay that answer."""
-    brokers = _Brokers(monkeypatch, b1={}, b2={}, b3={})
+    brokers = _Brokers(monkeypatch, {}, {}, {})
+    brokers.questions._believed = None
 
     assert brokers.ask("gone") == [GONE]
     assert sorted(node for node, _ in brokers.asked) == [1, 2, 3]
@@ -124,7 +125,7 @@ def test_a_topic_that_no_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each broker is asked once if none answers, and none is believed afterwards."""
-    brokers = _Brokers(monkeypatch, b1={}, b2={}, b3={})
+    brokers = _Brokers(monkeypatch, {}, {}, {})
     brokers.away = {1, 2, 3}
     brokers.questions._believed = 2
 
@@ -143,8 +144,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("late", [{"in": "A"}, {}], ids=["the topic before it", "none"])
 def test_one_that_is_late(late: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that lags behind does not revoke an answer while the believed one is away, until it has caught up."""
-    brokers = _Brokers(monkeypatch, b1={"in": "B"}, b2=late, b3={"in": "B"})
-    brokers.questions._believed = 1
+    brokers = _Brokers(monkeypatch, {"in": "B"}, late, {"in": "B"})
     assert brokers.ask("in") == ["B"]
 
     brokers.away = {1}
@@ -159,26 +159,18 @@ def test_one_that_is_late(late: dict[str, str], monkeypatch: pytest.MonkeyPatch)
 
 def test_made_anew_while_one_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other brokers are believed once they agree, even a single one, if the topic was created again while one is away."""
-    for others in ({"b2": {"in": "B"}, "b3": {"in": "B"}}, {"b2": {"in": "B"}}):
-        brokers = _Brokers(monkeypatch, b1={"in": "A"}, **others)
-        brokers.questions._believed = 1
+    for others, found in (("B", "B"), ("BB", "B"), ("BC", UNSURE)):
+        brokers = _Brokers(monkeypatch, {"in": "A"}, *({"in": other} for other in others))
         assert brokers.ask("in") == ["A"]
         brokers.away = {1}
 
-        assert brokers.ask("in") == ["B"]
-
-    brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "B"}, b3={"in": "C"})
-    brokers.questions._believed = 1
-    assert brokers.ask("in") == ["A"]
-    brokers.away = {1}
-    assert [brokers.ask("in") for _ in range(5)] == [[UNSURE]] * 5
+        assert [brokers.ask("in") for _ in range(5)] == [[found]] * 5
 
 
 def test_one_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent broker is soon replaced by another one, and is asked last until it answers again."""
-    brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A"})
+    brokers = _Brokers(monkeypatch, {"in": "A"}, {"in": "A"}, {"in": "A"})
     brokers.silent = {1}
-    brokers.questions._believed = 1
     assert brokers.ask("in") == ["A"]
     assert brokers.asked[0][0] == 1
 

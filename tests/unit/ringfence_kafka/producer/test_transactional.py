@@ -76,10 +76,9 @@ async def test_failure_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         future.set_exception(UnknownTopicOrPartitionError())
         return future
 
-    for name in ("begin_transaction", "send_offsets_to_transaction"):
-        monkeypatch.setattr(producer._producer, name, nothing)
+    for name in ("begin_transaction", "send_offsets_to_transaction", "send_batch"):
+        monkeypatch.setattr(producer._producer, name, send if name == "send_batch" else nothing)
     monkeypatch.setattr("ringfence_kafka.producer.transaction_v1.require_partition", nothing)
-    monkeypatch.setattr(producer._producer, "send_batch", send)
     written = []
     for _ in range(3):
         batch = Batch()
