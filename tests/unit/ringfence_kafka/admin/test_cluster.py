@@ -22,21 +22,19 @@ class _Coordinator:
         return self._answer
 
 
-def _cluster(coordinator: _Coordinator) -> Cluster:
+async def _committed(*answer: int) -> int | None:
     cluster = Cluster(KafkaSettings(), "group")
-    cluster.connection.admin = coordinator
-    return cluster
+    cluster.connection.admin = _Coordinator(*answer)
+    return await cluster.groups.committed_offset("orders", 0)
 
 
 async def test_committed() -> None:
-    assert await _cluster(_Coordinator(7)).groups.committed_offset("orders", 0) == 7
-    assert await _cluster(_Coordinator(0)).groups.committed_offset("orders", 0) == 0
-    assert await _cluster(_Coordinator(-1)).groups.committed_offset("orders", 0) is None
+    assert [await _committed(offset) for offset in (7, 0, -1)] == [7, 0, None]
 
 
 async def test_coordinator_that_cannot_say() -> None:
     """A coordinator that loads or refuses raises an error, because a lane without an offset would begin at the log's start."""
     with pytest.raises(CoordinatorLoadInProgressError):
-        await _cluster(_Coordinator(-1, error=14)).groups.committed_offset("orders", 0)
+        await _committed(-1, 0, 14)
     with pytest.raises(TopicAuthorizationFailedError):
-        await _cluster(_Coordinator(-1, partition_error=29)).groups.committed_offset("orders", 0)
+        await _committed(-1, 29)

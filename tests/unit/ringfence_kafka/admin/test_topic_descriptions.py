@@ -11,20 +11,19 @@ from ringfence_kafka.admin.topics import TopicDescription
 
 
 class Brokers:
-    """One shows the topic; the one that is asked for its settings answers with each of these codes in turn, the last one for ever."""
+    """One shows the topic; the one that is asked for its settings answers with each of these codes in turn."""
 
     def __init__(self, *codes: int) -> None:
-        self._codes = list(codes)
+        self._codes = iter(codes)
 
     async def _send_request(self, _request: Any, _node: int | None) -> Any:
         topics = [{"topic": "t", "error_code": 0, "partitions": [{}, {}]}]
         return SimpleNamespace(to_object=lambda: {"topics": topics})
 
     async def describe_configs(self, _resources: Any) -> Any:
-        code = self._codes.pop(0) if len(self._codes) > 1 else self._codes[0]
-        return [
-            SimpleNamespace(resources=[(code, None, 2, "t", [("retention.ms", "5")] if not code else [])])
-        ]
+        code = next(self._codes)
+        settings = [] if code else [("retention.ms", "5")]
+        return [SimpleNamespace(resources=[(code, None, 2, "t", settings)])]
 
 
 @pytest.mark.parametrize(

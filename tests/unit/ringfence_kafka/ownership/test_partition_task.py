@@ -87,6 +87,14 @@ async def _opened() -> _Tenant:
     return tenant
 
 
+async def _draining() -> _Tenant:
+    tenant = await _opened()
+    tenant.gates["drain"] = asyncio.Event()
+    tenant.ended()
+    await tenant.until("drain")
+    return tenant
+
+
 async def test_newer_right_has_an_opening_begin_anew() -> None:
     """An opening under an old assignment releases its resources first, whatever comes meanwhile, and begins again."""
     tenant = _Tenant()
@@ -127,10 +135,7 @@ async def test_drained_over_another_rebalance(broken: bool) -> None:
 
 async def test_comes_back_while_it_is_drained() -> None:
     """A partition that returns during its drain resumes, and can be drained again."""
-    tenant = await _opened()
-    tenant.gates["drain"] = asyncio.Event()
-    tenant.ended()
-    await tenant.until("drain")
+    tenant = await _draining()
     tenant.revoked()
     tenant.assigned()
     await tenant.until("drain is ended", "drain has ended", "regain")
@@ -143,10 +148,7 @@ async def test_comes_back_while_it_is_drained() -> None:
 async def test_comes_back_in_the_tick_in_which_it_is_drained() -> None:
     """A partition that returns while its drain ends is either closed or resumed, and never both."""
     for ticks in range(6):
-        tenant = await _opened()
-        tenant.gates["drain"] = asyncio.Event()
-        tenant.ended()
-        await tenant.until("drain")
+        tenant = await _draining()
         tenant.gates["drain"].set()
         for _ in range(ticks):
             await asyncio.sleep(0)

@@ -2,6 +2,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -25,18 +26,10 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return sent
 
 
-class _Reached:
-    def __init__(self) -> None:
-        self.at: list[tuple[str, str]] = []
-
-    async def __call__(self, point: str, lane: str) -> None:
-        self.at.append((point, lane))
-
-
 async def test_install_and_remove() -> None:
     """An action is called at its point and lane, and nowhere else, until it is removed; removing twice is well."""
-    reached = _Reached()
-    remove = install("after-commit", "orders-0", reached)
+    action = AsyncMock()
+    remove = install("after-commit", "orders-0", action)
 
     for place in (("after-commit", "orders-0"), ("after-commit", "orders-1"), ("before-commit", "orders-0")):
         await reach(*place)
@@ -44,7 +37,7 @@ async def test_install_and_remove() -> None:
     remove()
     await reach("after-commit", "orders-0")
 
-    assert reached.at == [("after-commit", "orders-0")]
+    action.assert_awaited_once_with("after-commit", "orders-0")
 
 
 def test_unknown_point(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +45,7 @@ def test_unknown_point(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = f"'after-comit' is no fail point: known are {', '.join(sorted(POINTS))}"
     monkeypatch.setenv("RINGFENCE_FAILPOINTS", "after-comit:*=kill")
 
-    for misspelt in (install_from_environment, lambda: install("after-comit", "orders-0", _Reached())):
+    for misspelt in (install_from_environment, lambda: install("after-comit", "orders-0", AsyncMock())):
         with pytest.raises(ConfigurationError, match=re.escape(expected)):
             misspelt()
     assert failpoints._actions == {}
@@ -60,17 +53,9 @@ def test_unknown_point(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    [
-        "after-commit",
-        "after-commit:orders-0",
-        "after-commit=kill",
-        "after-commit:=kill",
-        "after-commit:orders-0=sleep",
-        "after-commit:orders-0=kill@x",
-        "after-commit:orders-0=kill@0",
-        "after-commit:orders-0=kill now",
-    ],
-)
+    ["after-commit", "after-commit:orders-0", "after-commit=kill", "after-commit:=kill",
+     *(f"after-commit:orders-0={action}" for action in ("sleep", "kill@x", "kill@0", "kill now"))],
+)  # fmt: skip
 def test_environment_cannot_be_read(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     """A setting that cannot be read, or could never happen, is refused; the text names it and the expected form."""
     monkeypatch.setenv("RINGFENCE_FAILPOINTS", f"opening:*=kill,{setting}")
@@ -88,9 +73,8 @@ async def test_at_the_nth(
     monkeypatch: pytest.MonkeyPatch, kills: list[tuple[int, int]], action: str, number: int
 ) -> None:
     """The process is killed or frozen at the nth arrival, and not again. Under ``*`` each lane counts its own."""
-    monkeypatch.setenv(
-        "RINGFENCE_FAILPOINTS", f"after-commit:orders-0={action}@3, before-commit:*={action}@2"
-    )
+    points = f"after-commit:orders-0={action}@3, before-commit:*={action}@2"
+    monkeypatch.setenv("RINGFENCE_FAILPOINTS", points)
     install_from_environment()
     counts = []
 

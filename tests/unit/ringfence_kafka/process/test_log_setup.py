@@ -73,10 +73,7 @@ def test_text_of_others(capfd: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("ringfence.consumer")
     log.warning("group %s", "a\n2026-11-22 ERROR all is lost\x1b[2J")
     logging.getLogger("mode").warning("a table:\n| x |\x1b[0m")
-    try:
-        raise ValueError("no\nstock\x07")  # noqa: TRY301 - to be logged
-    except ValueError:
-        log.exception("failed")
+    log.error("failed", exc_info=ValueError("no\nstock\x07"))
     told = capfd.readouterr().err.splitlines()
 
     assert told[0].endswith(r"ringfence.consumer: group a\n2026-11-22 ERROR all is lost\x1b[2J")
@@ -90,15 +87,12 @@ def test_json(capfd: pytest.CaptureFixture[str]) -> None:
     _configured("--log-format", "json")
     log = logging.getLogger("ringfence.lane")
     log.warning('a "quote"\nand \ud800 more')
-    try:
-        raise ValueError("no\nstock")  # noqa: TRY301 - to be logged
-    except ValueError:
-        log.exception("failed")
+    log.error("failed", exc_info=ValueError("no\nstock"))
     plain, failed = map(json.loads, capfd.readouterr().err.splitlines())
 
+    assert plain["time"].endswith("+00:00")
     assert (plain["level"], plain["logger"]) == ("warning", "ringfence.lane")
     assert plain["message"] == 'a "quote"\nand \ud800 more'
-    assert plain["time"].endswith("+00:00")
     assert "trace" not in plain
     assert failed["trace"].endswith("ValueError: no\nstock")
 

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -38,18 +39,21 @@ LIMIT_S = 60
 @contextmanager
 def _program(body: str, *before: str) -> Iterator[subprocess.Popen[str]]:
     """Yield a program that prints when it is ready; ``body`` runs stoppably, ``before`` is its starter."""
-    lines = "".join(f"        {line}\n" for line in body.strip("\n").splitlines())
+    program = BEGIN + textwrap.indent(body.strip("\n"), " " * 8) + END
     process = subprocess.Popen(
-        [*before, sys.executable, "-c", BEGIN + lines + END],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*before, sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )  # fmt: skip
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert _lines(process, 1) == ["ready"]
         yield process
     finally:
         process.kill()
         process.wait()
+
+
+def _lines(process: subprocess.Popen[str], count: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline().rstrip("\n") for _ in range(count)]
 
 
 def _rest(process: subprocess.Popen[str]) -> tuple[int, list[str], str]:
@@ -62,10 +66,9 @@ def _rest(process: subprocess.Popen[str]) -> tuple[int, list[str], str]:
 
 
 def _ended(body: str, signals: Sequence[int], *before: str) -> tuple[int, list[str], str]:
-    """Exit code, lines after the first, errors."""
     with _program(body, *before) as process:
-        for signal in signals:
-            process.send_signal(signal)
+        for number in signals:
+            process.send_signal(number)
         return _rest(process)
 
 
@@ -100,11 +103,7 @@ ready(); wait()
     ],
 )
 def test_a_signal_unwinds(body: str, number: int, code: int, told: list[str]) -> None:
-    """The work is asked to end, and the exit code is the shell's.
-
-    An error is then the signal's consequence, a process that is being started is registered before the signal is heeded,
-    and handlers of PySpark are replaced.
-    """
+    """The work is asked to end, whatever it does meanwhile, and the exit code is the shell's."""
     assert _ended(body, [number]) == (code, [*told, "unwound"], "")
 
 
@@ -120,8 +119,7 @@ except BaseException:
 """
     with _program(body) as process:
         process.send_signal(signal.SIGINT)
-        assert process.stdout is not None
-        assert [process.stdout.readline() for _ in range(2)] == ["softly\n", "caught\n"]
+        assert _lines(process, 2) == ["softly", "caught"]
         process.send_signal(number)
 
         assert _rest(process) == (code, ["surely"], "")

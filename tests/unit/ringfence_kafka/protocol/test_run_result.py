@@ -7,17 +7,9 @@ import pytest
 from ringfence_kafka.protocol.run_result import BYTES_MAX, RunResult, decode, encode
 
 RESULT = RunResult(
-    verdict="anomalies",
-    number=12,
-    began_ms=1_000,
-    ended_ms=2_000,
-    since_ms=0,
-    messages=300,
-    duplicates=20,
-    anomalies={"LOST": 2, "CROSS-LANE": 1},
-    report="/var/lib/ringfence/reconcile/results/000012/report.html",
-    host="machine",
-)
+    verdict="anomalies", number=12, began_ms=1_000, ended_ms=2_000, since_ms=0, messages=300, duplicates=20,
+    anomalies={"LOST": 2, "CROSS-LANE": 1}, report="/var/lib/ringfence/results/000012/report.html", host="machine",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

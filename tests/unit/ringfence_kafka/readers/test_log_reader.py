@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka import TopicPartition
@@ -42,31 +43,22 @@ def _fetched() -> Watched:
 @pytest.mark.usefixtures("_uncollected")
 async def test_what_was_not_read_is_free() -> None:
     """Unread records are freed at once, and not only by Python's rare search for cycles."""
-    stopped: list[bool] = []
-
-    async def stop() -> None:
-        stopped.append(True)
-
     found = _fetched()
     fetcher = SimpleNamespace(
         _records={PLACE: SimpleNamespace(_partition_records=found)},
         _wait_consume_future=None,
         _notify=lambda _future: None,
     )
-    consumer: Any = SimpleNamespace(stop=stop, _fetcher=fetcher)
+    consumer: Any = SimpleNamespace(stop=AsyncMock(), _fetcher=fetcher)
     gone = weakref.ref(found)
     del found
     await _stop(consumer)
 
-    assert stopped == [True]
+    consumer.stop.assert_awaited_once()
     assert gone() is None
 
 
 async def test_a_consumer_that_was_never_started() -> None:
     """A consumer that was never started, since brokers were away, has nothing to drop."""
-
-    async def stop() -> None:
-        """Nothing runs."""
-
-    consumer: Any = SimpleNamespace(stop=stop, _fetcher=None)
+    consumer: Any = SimpleNamespace(stop=AsyncMock(), _fetcher=None)
     await _stop(consumer)
