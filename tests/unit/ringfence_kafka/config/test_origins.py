@@ -80,16 +80,13 @@ def test_origins(file: Path, key: str, value: object, origin: str) -> None:
     assert (found.value, found.origin.removeprefix(str(file))) == (value, origin)
 
 
-@pytest.mark.parametrize(
-    ("variable", "text", "key"),
-    [
-        ("RINGFENCE_ADDRESS_DEFAULTS__PARTITIONS", "3", "addresses[orders-eu].partitions"),
-        ("RINGFENCE_KAFKA__PROPERTIES", '{ "retry.backoff.ms" = 5 }', "kafka.properties.retry.backoff.ms"),
-    ],
-)
-def test_variables(file: Path, variable: str, text: str, key: str) -> None:
+def test_variables(file: Path) -> None:
     """A variable for defaults or for a table is the origin of all that comes from it."""
-    assert _values(file, {variable: text})[key].origin == variable
+    defaults, table = "RINGFENCE_ADDRESS_DEFAULTS__PARTITIONS", "RINGFENCE_KAFKA__PROPERTIES"
+    found = _values(file, {defaults: "3", table: '{ "retry.backoff.ms" = 5 }'})
+
+    assert found["addresses[orders-eu].partitions"].origin == defaults
+    assert found["kafka.properties.retry.backoff.ms"].origin == table
 
 
 def test_options_and_java_properties(file: Path, tmp_path: Path) -> None:
@@ -115,22 +112,19 @@ def test_secrets_are_hidden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """No header with a login is shown, nor a password in the place of its variable's name, nor the user of a URL."""
     for secret in ("hunter2", "Hunter-3"):
         monkeypatch.setenv(secret, "x")
-    found = _values(
-        file,
-        {
-            "RINGFENCE_APP__WEB_TOKEN_ENV": '"hunter2"',
-            "RINGFENCE_KAFKA__SECURITY_PROTOCOL": "SASL_SSL",
-            "RINGFENCE_KAFKA__SASL_MECHANISM": "OAUTHBEARER",
-            "RINGFENCE_KAFKA__SASL_OAUTH_TOKEN_URL": "https://me:geheim@idp/token",
-            "RINGFENCE_KAFKA__SASL_OAUTH_CLIENT_ID": "id",
-            "RINGFENCE_KAFKA__SASL_OAUTH_CLIENT_SECRET_ENV": "Hunter-3",
-            "RINGFENCE_KAFKA__PROPERTIES": "{}",
-        },
-    )
+    kafka = {
+        "SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "OAUTHBEARER", "SASL_OAUTH_TOKEN_URL": "https://me:geheim@idp/token",
+        "SASL_OAUTH_CLIENT_ID": "id", "SASL_OAUTH_CLIENT_SECRET_ENV": "Hunter-3", "PROPERTIES": "{}",
+    }  # fmt: skip
+    environ = {f"RINGFENCE_KAFKA__{key}": value for key, value in kafka.items()}
+    found = _values(file, environ | {"RINGFENCE_APP__WEB_TOKEN_ENV": '"hunter2"'})
 
-    assert found["bridges[two].add_headers.Authorization"].value == "(hidden)"
-    assert found["app.web_token_env"].value == "(hidden)"
-    assert found["kafka.sasl_oauth_client_secret_env"].value == "(hidden)"
+    for key in (
+        "bridges[two].add_headers.Authorization",
+        "app.web_token_env",
+        "kafka.sasl_oauth_client_secret_env",
+    ):
+        assert found[key].value == "(hidden)"
     assert found["kafka.sasl_oauth_token_url"].value == "https://(hidden)@idp/token"
 
 

@@ -57,12 +57,9 @@ def _load(tmp_path: Path, text: str, connection: Connection, **environ: str) -> 
 def test_each_client_gets_what_it_knows() -> None:
     """Each client gets the properties that it knows, under its own names, and none of the others."""
     properties = {
-        "client.dns.lookup": "use_all_dns_ips",
-        "compression.type": "lz4",
-        "request.timeout.ms": 7000,
-        "socket.keepalive.enable": True,
-        "receive.buffer.bytes": "65536",
-    }
+        "client.dns.lookup": "use_all_dns_ips", "compression.type": "lz4", "request.timeout.ms": 7000,
+        "socket.keepalive.enable": True, "receive.buffer.bytes": "65536",
+    }  # fmt: skip
     kafka = _kafka(properties=properties)
 
     assert client_options(kafka)["request_timeout_ms"] == 7000
@@ -112,9 +109,7 @@ def test_pem_stores(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", OWNED)
 def test_what_ringfence_owns(name: str) -> None:
     """A property that Ringfence sets itself is refused with the reason, whatever its value."""
-    said = _fault(properties={name: "1"})
-
-    assert f"properties: {name}: {OWNED[name]}: remove it" in said
+    assert f"properties: {name}: {OWNED[name]}: remove it" in _fault(properties={name: "1"})
 
 
 def test_nothing_is_both() -> None:
@@ -230,11 +225,9 @@ def test_a_command_config_of_the_command_line_is_alone(
 
 
 def test_without_a_file(tmp_path: Path) -> None:
-    settings = load(
-        tmp_path / "nowhere.toml", {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": "environment:1"}, optional=True
-    )
+    environ = {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": "environment:1"}
 
-    assert settings.kafka.bootstrap_servers == "environment:1"
+    assert load(tmp_path / "no.toml", environ, optional=True).kafka.bootstrap_servers == "environment:1"
 
 
 # -- names of clients ---------------------------------------------------------------------------------------------
