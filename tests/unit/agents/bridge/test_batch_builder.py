@@ -1,6 +1,5 @@
 """Record batches of a bridge's cycle, and their destinations."""
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -228,23 +227,6 @@ def test_share() -> None:
     assert sorted(number for value in found.values() for number in value) == list(range(10, 70))
     assert all(found.values())
     assert all(index in found[owner(MEMBERS, b"g%d" % index)] for index in range(10, 70) if index % 3)
-
-
-def test_timestamps_that_are_no_nearer() -> None:
-    """The refusal of one timestamp covers all timestamps that are as far ahead or farther, or as old or older."""
-    now, wall = clock.now() * 1000, 1_000_000_000.0
-    refused = Refused()
-    refused.learn_time(1_007_200_000, clock.now(), wall)
-    oldest, farthest = refused.times()
-
-    assert oldest == -math.inf
-    assert farthest == pytest.approx(1_007_200_000, abs=1_000)
-    assert refused.ahead_ms == pytest.approx(1_007_200_000 - now, abs=1_000)
-
-    refused.learn_time(900_000_000, clock.now(), wall)
-    assert refused.times()[0] == 900_000_000
-    refused.clear()
-    assert refused.times() == (-math.inf, math.inf)
 
 
 def test_refused_for_their_time() -> None:

@@ -18,12 +18,6 @@ class Record(NamedTuple):
     timestamp: int = 1_234
 
 
-def _headers(translator: Translator, *headers: Header) -> list[Header]:
-    found = translator.translate(Record(headers=headers))
-    assert found is not None
-    return list(found.headers)
-
-
 def test_as_it_is() -> None:
     """Key, value, timestamp and users' headers stay, with repeats and order."""
     headers = (("b", b"1"), ("a", None), ("b", b"2"), ("_AMQ_DUPL_ID", b"id"))
@@ -52,28 +46,33 @@ def test_accepted_record() -> None:
     ]
 
 
-def test_envelope_of_an_input() -> None:
-    """An envelope keeps its envelope header, and loses the headers of another bridge's hop."""
-    headers: tuple[Header, ...] = (
-        ("_RF_TX", b"json/1"), ("_RF_BRIDGE_DUPL_ID", b"x"), ("_RF_BRIDGE_CONFIRMED", b"0"), ("_RF_BRIDGE_IDS", b"ignore"),
-    )  # fmt: skip
-    assert _headers(Translator(), *headers) == [("_RF_TX", b"json/1")]
-
-
-@pytest.mark.parametrize("wrote", ["_RF_SOURCE", "_RF_BRIDGE_DUPL_ID"])
-def test_hops_that_a_lane_or_a_bridge_wrote(wrote: str) -> None:
-    """A hop trace that a lane or a bridge wrote stays, so that a forwarded message does not come back."""
-    assert _headers(Translator(), (wrote, b"x"), ("_RF_HOPS", b"berlin")) == [("_RF_HOPS", b"berlin")]
-
-
 def _connection(max_hops: int = 1, members: Sequence[str] = ()) -> Translator:
     return Translator(this="paris", member="rome", max_hops=max_hops, members=members)
 
 
-def test_hops_of_a_client() -> None:
-    """A client's own hop trace is removed, because only lanes and bridges may write one; it does not stop the message."""
-    assert _headers(Translator(), ("_RF_HOPS", b"berlin"), ("a", b"1")) == [("a", b"1")]
-    assert _headers(_connection(), ("_RF_HOPS", b"rome,berlin")) == [("_RF_HOPS", b"paris")]
+HOPS = ("_RF_HOPS", b"berlin")
+
+
+@pytest.mark.parametrize(
+    ("translator", "headers", "kept"),
+    [
+        # An envelope stays one, without the headers of another bridge's hop.
+        (Translator(), [("_RF_TX", b"json/1"), ("_RF_BRIDGE_DUPL_ID", b"x"), ("_RF_BRIDGE_CONFIRMED", b"0"), ("_RF_BRIDGE_IDS", b"ignore")],
+         [("_RF_TX", b"json/1")]),
+        # Only lanes and bridges may write a trace, which stays so that the message does not come back.
+        (Translator(), [("_RF_SOURCE", b"x"), HOPS], [HOPS]),
+        (Translator(), [("_RF_BRIDGE_DUPL_ID", b"x"), HOPS], [HOPS]),
+        (Translator(), [HOPS, ("a", b"1")], [("a", b"1")]),
+        (_connection(), [("_RF_HOPS", b"rome,berlin")], [("_RF_HOPS", b"paris")]),
+        # An added header replaces those of its name.
+        (Translator(add_headers={"by": "bridge"}), [("by", b"me"), ("a", b"1"), ("by", b"you")], [("a", b"1"), ("by", b"bridge")]),
+    ],
+)  # fmt: skip
+def test_headers(translator: Translator, headers: list[Header], kept: list[Header]) -> None:
+    found = translator.translate(Record(headers=(*headers,)))
+
+    assert found is not None
+    assert list(found.headers) == kept
 
 
 def test_no_echo() -> None:
@@ -116,13 +115,3 @@ def test_filter() -> None:
     assert translator.translate(Record(headers=(("land", "é".encode()),))) is not None
     for headers in ((), (("land", None),), (("land", b"fr"), ("land", b"de")), (("Land", b"fr"),)):
         assert translator.translate(Record(headers=headers)) is None
-
-
-def test_added_headers() -> None:
-    """An added header replaces those of its name."""
-    translator = Translator(add_headers={"by": "bridge"})
-
-    assert _headers(translator, ("by", b"me"), ("a", b"1"), ("by", b"you")) == [
-        ("a", b"1"),
-        ("by", b"bridge"),
-    ]

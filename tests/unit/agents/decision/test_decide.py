@@ -168,16 +168,8 @@ def test_originals() -> None:
     """A diverted duplicate's original is named, from the slots or from earlier in the same batch; others have none."""
     path, table = _path(duplicates="divert"), Table()
     table.apply(_decide(path, [Given(5, HOME, [_id(b"a")]), Given(6, HOME, [_id(b"b")])], table))
-    records = [
-        Given(10, HOME, [_id(b"b")]),
-        Given(11, HOME, [_id(b"c")]),
-        Given(12, HOME),
-        Given(13, HOME, [_id(b"d")]),
-        Given(14, HOME, [_id(b"d")]),
-        Given(15, HOME, [_id(b"c")]),
-        Given(16, HOME, [_id(b"b")]),
-        Given(17, HOME, [_id(b"a")]),
-    ]
+    ids = (b"b", b"c", None, b"d", b"d", b"c", b"b", b"a")
+    records = [Given(10 + at, HOME, [] if id_ is None else [_id(id_)]) for at, id_ in enumerate(ids)]
 
     outcome = _decide(path, records, table)
 
@@ -313,18 +305,6 @@ def test_refused_burns_no_slot() -> None:
         (records[0], b"orders/3/0", "too large"),
         (records[2], b"orders/3/2", "too large there"),
     ]
-
-
-def test_refused_of_the_forward_topic() -> None:
-    """A forwarded record that fits nowhere goes to quarantine under the source that was named for it."""
-    record = _forwarded(4, b"orders/1/9", HOME, _id(b"a"))
-
-    outcome = _decide(_path(), [record], refused={4: "too large"}, topic=FORWARD)
-
-    ((refused, source, reason),) = _quarantined(outcome)
-    assert (source, reason) == (b"orders/1/9", "too large")
-    assert (refused.offset, refused.timestamp, refused.headers) == (4, 5, [_id(b"a")])
-    assert outcome.checked.new_ids == []
 
 
 @pytest.mark.parametrize("topic", ["orders", FORWARD])

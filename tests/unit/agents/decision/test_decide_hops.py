@@ -4,18 +4,15 @@ from typing import Any
 
 import pytest
 
-from agents.decision.forwarding import forwarded_headers
 from agents.decision.item import RESENT
 from agents.decision.partitioner import Partitioner
 from agents.output.topic_batches import TooLargeError
 from ringfence_kafka.protocol.hop import Hop, Source, encode
-from tables.codec import Route
 from tables.ring import Verdict
 from tests.unit.agents.decision.test_decide import Given, homes, offsets
 from tests.unit.agents.decision.test_decide_envelopes import (
     AT_HOME,
     AWAY,
-    FORWARD,
     HERE,
     LANES,
     Lane,
@@ -98,18 +95,6 @@ def test_home_by_the_hop() -> None:
     assert homes(outcome) == [(2, 1), (2, 2), (2, 3), (3, 4)]
 
 
-def test_hop_headers_stay_on_the_detour() -> None:
-    """A record with its home elsewhere keeps its hop headers on the detour, and its hop is not noted here."""
-    lane = Lane()
-    record = crossed(0, 7, 5, AWAY, b"a", IGNORE, ("_RF_HOPS", b"berlin"))
-    outcome = lane.decide(record)
-    (out,) = emitted(lane, outcome)
-
-    assert out.topic == FORWARD
-    assert dict(record.headers).items() <= out.headers.items()
-    assert outcome.judged.changed == {}
-
-
 def test_accepted_without_hops() -> None:
     """The bridge's headers go; the members that it has passed stay, and so does all that is the producer's.
 
@@ -125,17 +110,6 @@ def test_accepted_without_hops() -> None:
     ]
 
 
-def test_diverted() -> None:
-    """A duplicate by its hop is diverted as it came, without an original, because nobody remembers that."""
-    lane = Lane()
-    lane.verdicts(crossed(0, 7), plain(1, b"a"))
-    outs = emitted(lane, lane.decide(crossed(2, 7), crossed(3, 8, 0, AT_HOME, b"a")))
-
-    assert [(out.headers["_RF_ORIGINAL"], out.headers["_RF_BRIDGE_DUPL_ID"]) for out in outs] == [
-        (None, _hop(7)), (b"transfers/1/1", _hop(8)),
-    ]  # fmt: skip
-
-
 def test_observed() -> None:
     """If the address observes, a copy that a bridge sent again is still dropped; a duplicate by its ID passes."""
     lane = Lane(mode="observe")
@@ -146,26 +120,6 @@ def test_observed() -> None:
         ("transfers.accepted", b"transfers/1/3", b"DUPLICATE transfers/1/1"),
         ("transfers.accepted", b"transfers/1/4", b"UNCHECKED"),
     ]
-
-
-@pytest.mark.parametrize("key", [AT_HOME, AWAY, None])
-def test_malformed(key: bytes | None) -> None:
-    """A record with headers that no bridge writes is quarantined on arrival and confirms nothing. The rest of the batch flows."""
-    lane = Lane()
-    bad = [
-        Given(1, key, [("_RF_BRIDGE_DUPL_ID", b"to-paris/7"), ("_AMQ_DUPL_ID", b"b")]),
-        crossed(2, 7, 8, key),
-    ]
-    outcome = lane.decide(plain(0, b"a"), *bad, crossed(3, 6))
-    lane.table.apply(outcome)
-
-    assert [(item.record.offset, item.reason.split(":")[0]) for item in outcome.quarantined] == [
-        (1, "_RF_BRIDGE_DUPL_ID is 'to-paris/7'"),
-        (2, "_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID has offset 7"),
-    ]
-    assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED]
-    assert outcome.forwarded == []
-    assert lane.verdicts(crossed(4, 7), plain(5, b"b")) == [UNCHECKED, ACCEPTED]
 
 
 def _over(record: Given, step: int, *more: tuple[str, bytes | None], confirmed: int = 0) -> Given:
@@ -254,32 +208,6 @@ def test_refused_is_noted() -> None:
     ) == [1]
     assert _refuse(lane, crossed(4, 9), refused={4: LARGE}) == []
     assert lane.verdicts(crossed(5, 9), crossed(6, 5), crossed(7, 8)) == [DUPLICATE, DUPLICATE, UNCHECKED]
-
-
-def test_refused_away_from_home() -> None:
-    """A record too large for the way to its home is quarantined on arrival. Neither lane notes its hop."""
-    lane = Lane()
-
-    outcome = lane.decide(crossed(0, 7, 0, AWAY), crossed(1, 8, 0, AWAY), refused={0: LARGE})
-
-    assert offsets(outcome.quarantined) == [0]
-    assert offsets(outcome.forwarded) == [1]
-    assert outcome.judged.changed == {}
-
-
-def test_refused_on_the_detour() -> None:
-    """The home notes a refused forwarded record by the route that it took.
-
-    A record that was not forwarded confirms nothing, whatever its headers claim.
-    """
-    lane = Lane()
-    came = crossed(0, 7)
-    forwarded = Given(0, AT_HOME, forwarded_headers(came, b"transfers/3/0"))
-
-    assert _refuse(lane, forwarded, crossed(1, 8), refused={0: LARGE}, topic=FORWARD) == [0, 1]
-    assert {route: list(held.above) for route, held in lane.table.hops.routes.items()} == {
-        Route(SOURCE, 3): [7]
-    }
 
 
 def _malformed(offset: int, step: int, key: bytes | None) -> Given:

@@ -1,4 +1,4 @@
-"""The log of a promise in time that a ring cannot keep."""
+"""The log of a promise in time that a ring cannot keep, and a sample of messages without an ID."""
 
 import itertools
 import logging
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.lane.outcome_counts import AGAIN_S, CoverageLog
+from agents.lane.outcome_counts import AGAIN_S, NAMES_MAX, CoverageLog, MissingIds
 from tables.promise import Promise, coverage
 from tables.ring import Ring
 
@@ -64,3 +64,30 @@ def test_a_line_a_minute(lines: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
     assert first.startswith("lane orders-0: coverage broken: 1 ID younger")
     assert second.startswith("lane orders-0: coverage broken: 3 IDs younger")
     assert second.endswith("The ring covers id_min_age again")
+
+
+def test_names_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message a second is looked at. The most frequent name comes first, and Ringfence's own headers are left out."""
+    now, looked = 0.0, []
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    found = MissingIds()
+
+    def names(*texts: str) -> None:
+        def look() -> tuple[str, ...]:
+            looked.append(texts)
+            return texts
+
+        found.count(look)
+
+    for second, texts in enumerate([("trace", "_RF_HOPS"), ("trace", "_amq_dupl_id", "_amq_dupl_id")]):
+        now = float(second + 1)
+        names(*texts)
+        names("too soon")
+
+    assert found.names == ["trace", "_amq_dupl_id"]
+    assert len(looked) == 2
+    for second in range(2 * NAMES_MAX):
+        now = 10.0 + second
+        names(f"name-{second}", "trace")
+    assert len(found.names) == NAMES_MAX
+    assert found.names[0] == "trace"

@@ -260,6 +260,7 @@ def test_key_that_is_not_the_group(key: bytes | None) -> None:
     [
         (ACCEPTED, b"group", "_RF_KEY", []),
         (ACCEPTED, None, "_RF_KEY", [("_RF_KEY", None)]),
+        (ACCEPTED, b"group", "_RF_TX_PART", []),
         (DUPLICATE, b"group", "_RF_ORIGINAL", [("_RF_ORIGINAL", None)]),
         (Verdict.CONFLICT, b"group", "_RF_ORIGINAL", [("_RF_ORIGINAL", None), ("_RF_VERDICT", b"CONFLICT")]),
     ],
