@@ -51,6 +51,10 @@ SENT = attempts(FIRST, SECOND, THIRD)
 IN_QUARANTINE = replace(
     EXACT, accepted=accept(FIRST, THIRD), quarantined=[quarantine(SECOND)], inputs=[*INPUTS, arrive(4, B)], sends=[]
 )  # fmt: skip
+OBSERVED = [
+    *(observe(record, b"ACCEPTED", number) for number, record in enumerate(INPUTS[:3])),
+    observe(RESEND, b"DUPLICATE orders/0/0", 3),
+]
 SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
     "nothing happened": (story([], []), {}),
     "a null ID is none": (story([PLAIN, NULL], accept(PLAIN)), {"LOST": 1}),
@@ -66,6 +70,7 @@ SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
     "by value, lost": (story(VALUES, accept(FIRST), by_value=True), {"LOST": 2}),
     "by value, again": (story(VALUES, accept(FIRST, *VALUES[2:]), by_value=True), {"FORGOTTEN": 1}),
     "another value is no other ID": (story(VALUES, accept(FIRST, OTHER_VALUE)), {"FORGOTTEN": 1}),
+    "a verdict where duplicates are dropped": (story(INPUTS, OBSERVED), {"CORRUPTED": 4}),
     "diverted": (replace(EXACT, divert=True, diverted=[divert(RESEND, FIRST)]), {}),
     "accepted and quarantined": (replace(EXACT, quarantined=[quarantine(FIRST)]), {"DOUBLED": 1}),
     "diverted from nowhere": (replace(EXACT, diverted=[divert(UNKNOWN_ID, FIRST)]), {"PHANTOM": 1}),
@@ -83,12 +88,6 @@ SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
 def test_simple_histories(history: History, anomalies: dict[str, int]) -> None:
     """A history has exactly its anomalies, and none if it is right."""
     assert found(history) == anomalies
-
-
-OBSERVED = [
-    *(observe(record, b"ACCEPTED", number) for number, record in enumerate(INPUTS[:3])),
-    observe(RESEND, b"DUPLICATE orders/0/0", 3),
-]
 
 
 @pytest.mark.parametrize(
@@ -109,11 +108,6 @@ def test_observed(accepted: list[Record], anomalies: dict[str, int]) -> None:
     written = [record._replace(offset=2 * at) for at, record in enumerate(accepted)]
 
     assert found(story(INPUTS, written, observe=True)) == anomalies
-
-
-def test_a_verdict_where_duplicates_are_dropped() -> None:
-    """An address that enforces shows no verdict."""
-    assert found(story(INPUTS, OBSERVED)) == {"CORRUPTED": 4}
 
 
 def test_lost() -> None:
