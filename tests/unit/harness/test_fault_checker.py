@@ -86,7 +86,6 @@ SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
 
 @pytest.mark.parametrize(("history", "anomalies"), SIMPLE.values(), ids=SIMPLE)
 def test_simple_histories(history: History, anomalies: dict[str, int]) -> None:
-    """A history has exactly its anomalies, and none if it is right."""
     assert found(history) == anomalies
 
 

@@ -25,7 +25,6 @@ def bridge(
     headers: Headers = (),
     **more: Any,
 ) -> Record:
-    """Return a record of the input that came over a bridge."""
     told: Headers = (
         ("_RF_BRIDGE_DUPL_ID", b"%b/%d" % (source, hop)),
         ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),
@@ -211,7 +210,6 @@ WITHOUT_A_HOP = SENT_TO_SOURCE[0]._replace(partition=1, offset=6)
     ],
 )
 def test_from_the_source(history: History, anomalies: list[Anomaly]) -> None:
-    """Each anomaly between the source and the accepted topic has its name."""
     assert [finding.anomaly for finding in crossed(SENT_TO_SOURCE, history, ids_ignored=False)] == anomalies
 
 

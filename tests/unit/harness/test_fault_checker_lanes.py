@@ -11,7 +11,6 @@ from tests.support.histories import A, B, C, D, accept, arrive, found, only, sto
 
 
 def _numbered(*records: Record, first: int = 7) -> list[Record]:
-    """Return the records that one lane writes for these inputs, in its order."""
     made, sequence = [], first
     for record in accept(*records):
         own = record.header("_AMQ_DUPL_ID") is not None

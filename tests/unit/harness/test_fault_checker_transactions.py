@@ -79,7 +79,6 @@ def emit(*records: Record, others: dict[str, Target] = OTHERS) -> list[Record]:
 
 
 def run(inputs: Sequence[Record], accepted: Sequence[Record], **more: Any) -> History:
-    """Return a history whose transactions may have parts elsewhere."""
     return story([*inputs], [*accepted], others=OTHERS, **more)
 
 
@@ -282,7 +281,6 @@ def test_a_forged_number() -> None:
 
 
 def place(records: Sequence[Record], *order: int) -> list[Record]:
-    """In this order, in one partition."""
     return [records[item]._replace(offset=2 * number) for number, item in enumerate(order)]
 
 

@@ -18,7 +18,6 @@ def run(sequence: int, begin: float, end: float | None = -1, pid: int = A, label
 
 
 def found(runs: list[Run], size: int = 3, *more: object, label: str = "g") -> list[Anomaly]:
-    """Return the anomalies of one group of that size."""
     disturbances = [item for item in more if isinstance(item, Disturbance)]
     snapshots = [item for item in more if isinstance(item, Snapshot)]
     return [run.anomaly for run in judge(runs, {label: size}, disturbances, snapshots)]

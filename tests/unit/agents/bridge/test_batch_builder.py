@@ -137,7 +137,6 @@ def test_without_timestamps() -> None:
 
 
 def test_smaller_batches() -> None:
-    """Batches are limited to the given number of records for a target partition that refused one."""
     partition = Partitioner(4)[b"g"]
     load = _load(plan(), [Record(index) for index in range(10, 15)], records_max={partition: 2})
 
@@ -165,7 +164,6 @@ def test_quarantine() -> None:
 
 
 def test_compacted_target() -> None:
-    """A compacted target takes no record without a key."""
     target = Target(4, 500, compacted=True, quarantine_bytes_max=500)
     load = _load(plan(), [Record(12, None), Record(13)], target)
 
@@ -196,7 +194,6 @@ def test_no_quarantine() -> None:
 
 
 def test_refused_by_the_quarantine() -> None:
-    """A record that the quarantine topic itself refused stops its partition, as if there were no quarantine."""
     load = _load(plan(), [Record(12), Record(13)], refused={13: "no"}, refused_by_all={13: "nor here"})
     (error,) = load.stopped.values()
 
@@ -257,7 +254,6 @@ def test_refused_for_their_time() -> None:
     ],
 )  # fmt: skip
 def test_keys_that_move_homes(key: str, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Each of these keys may move repeated messages to another partition."""
     headers = [(("_AMQ_DUPL_ID", b"id-%d" % index), ("h", b"h-%d" % index)) for index in range(30)]
     records = [Record(10 + at, None, b"%d" % at, header[: 1 + at % 2]) for at, header in enumerate(headers)]
 

@@ -20,8 +20,6 @@ TOPIC_ID = "A" * 22
 
 
 class _Loader:
-    """Keeps what it is given."""
-
     def __init__(self, stops: int | None = None) -> None:
         """Stop at an offset that nothing takes (``stops``)."""
         self.read: list[list[int]] = []
@@ -48,7 +46,6 @@ async def _not_asked() -> Target:
 
 
 async def _send(flow: Flow, loader: _Loader, reached: int) -> None:
-    """Send all that was read; it is confirmed at once."""
     found = Read({0: [SimpleNamespace(offset=index) for index in range(reached)]}, {0: reached})
     await flow.send(
         cast("ProducerSession", None), cast("BatchBuilder", loader), flow.wanted(), found, _not_asked
@@ -137,7 +134,6 @@ async def test_what_nothing_takes_stops_its_partition_alone() -> None:
 
 
 async def test_what_was_refused_is_tried_where_the_target_has_changed() -> None:
-    """A refused record is tried again only after the target has changed."""
     flow = _flow()
     flow.update_target(TARGET)
     assert _refused(flow, 1)
@@ -182,8 +178,6 @@ class _Life:
 
 
 class _Large(_Loader):
-    """Makes one batch of ten large records."""
-
     def load(self, cycle: Cycle, read: dict[Any, list[Any]], malformed: object) -> CycleBatches:
         builder = SimpleNamespace(size=lambda: 10 * LARGE)
         place = next(iter(cycle.ends))

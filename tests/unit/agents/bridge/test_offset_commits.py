@@ -20,8 +20,6 @@ TOPIC_ID = "A" * 22
 
 
 class _Consumer:
-    """Keeps what it is given."""
-
     def __init__(self) -> None:
         self.committed: dict[int, tuple[int, OffsetMetadata]] = {}
         self.fails = False

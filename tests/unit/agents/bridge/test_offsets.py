@@ -139,5 +139,4 @@ def test_note_round_trip() -> None:
     "text", ["", "x", "[]", "{}", '{"v":2}', '{"v":1,"map":{}}', '{"v":1,"forwarded":"x"}', "null"]
 )
 def test_not_a_note(text: str) -> None:
-    """Metadata that a bridge did not write is ignored."""
     assert decode(text) is None

@@ -57,7 +57,6 @@ class Circle:
         self.ways = {way: _plan(*way, **{"returns": "drop", **keys}) for way in ways}
 
     def send(self, where: str, headers: list[tuple[str, bytes]]) -> None:
-        """Send as a producer does, with all that follows."""
         todo = [(where, AT_HOME, b"v", headers)]
         while todo:
             where, key, value, given = todo.pop(0)
@@ -92,7 +91,6 @@ class Circle:
 
     @property
     def returned(self) -> int:
-        """The number of returned messages that were reported."""
         return sum(sum(load.returned.values()) for load in self.loads)
 
 
@@ -138,7 +136,6 @@ def test_other_ways_are_open() -> None:
 
 
 def _mesh(known: dict[str, str], max_hops: int) -> Circle:
-    """Return a connection whose members list these."""
     circle = Circle()
     for this, members in known.items():
         connection = {

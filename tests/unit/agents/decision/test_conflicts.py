@@ -28,7 +28,6 @@ class Lane:
         return [self.slots.get(sequence) for sequence in sequences]
 
     def judge(self, *messages: tuple[bytes | None, bytes]) -> Checked:
-        """Judge a batch of IDs and values, and apply the outcome."""
         ids = [None if id_ is None else encode_id(id_) for id_, _ in messages]
         digests = [slot_digest(value) for _, value in messages]
         if self._by_value:

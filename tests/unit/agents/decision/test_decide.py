@@ -57,7 +57,6 @@ class Table:
         return [self.slots.get(sequence) for sequence in sequences]
 
     def apply(self, outcome: Outcome) -> None:
-        """As after the commit."""
         checked = outcome.checked
         for i, (item, origin) in enumerate(zip(checked.new_ids, outcome.new_origins, strict=True)):
             sequence = checked.first_sequence + i
@@ -67,7 +66,6 @@ class Table:
 
 
 def _path(partition: int = HERE, **keys: Any) -> Path:
-    """Return a path of one of four lanes of the address ``orders``, configured by ``keys``."""
     address = validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
     return Path(address, partition, PARTITIONS, FORWARD)
 
@@ -88,7 +86,6 @@ def _decide(
 
 
 def _key(home: int, number: int = 0) -> bytes:
-    """Return a key whose home is that lane."""
     homes = Partitioner(PARTITIONS)
     return [key for key in map(b"%d".__mod__, range(99)) if homes[key] == home][number]
 
@@ -105,7 +102,6 @@ def offsets(items: Sequence[Item]) -> list[int]:
 
 
 def homes(outcome: Outcome) -> list[tuple[int, int]]:
-    """Home and offset of each that is forwarded."""
     return [(item.home, item.record.offset) for item in outcome.forwarded]
 
 
@@ -201,7 +197,6 @@ FORWARDED_AT = 1_000_000
 def _forwarded(
     offset: int, source: bytes | None, key: bytes | None = HOME, *more: tuple[str, bytes]
 ) -> Given:
-    """Return a record of time 5, forwarded much later."""
     headers = [*more, ("_RF_SOURCE", source), ("_RF_TIMESTAMP", STAMP)]
     return Given(offset, key, headers, timestamp=FORWARDED_AT)
 
@@ -292,7 +287,6 @@ def test_there_and_back(timestamp: int, headers: Headers) -> None:
 
 
 def test_refused_burns_no_slot() -> None:
-    """A refused record is not checked: the same ID in a record that fits is accepted."""
     records = [Given(0, HOME, [_id(b"a")]), Given(1, HOME, [_id(b"a")]), Given(2, AWAY)]
 
     outcome = _decide(_path(), records, refused={0: "too large", 2: "too large there"})

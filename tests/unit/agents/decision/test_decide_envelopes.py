@@ -57,7 +57,6 @@ def part(
 
 
 def envelope(offset: int, *parts: Any, key: bytes | None = AT_HOME, **headers: bytes) -> Given:
-    """Return a record that is an envelope."""
     named = [(name.replace("ID", "_AMQ_DUPL_ID"), value) for name, value in headers.items()]
     return Given(
         offset, key, [("_RF_TX", b"json/1"), *named], json.dumps({"parts": parts}).encode(), timestamp=77
@@ -105,7 +104,6 @@ class Lane:
         return self._path.decide(due, cast("LaneTable", self.table), refused or {})
 
     def verdicts(self, *records: Given) -> list[Verdict]:
-        """Decide one batch, apply the outcome, and return the verdicts."""
         outcome = self.decide(*records)
         self.table.apply(outcome)
         return outcome.checked.verdicts

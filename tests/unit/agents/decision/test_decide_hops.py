@@ -48,7 +48,6 @@ def crossed(
 
 
 def plain(offset: int, user_id: bytes, key: bytes | None = AT_HOME) -> Given:
-    """Of some producer."""
     return Given(offset, key, [("_AMQ_DUPL_ID", user_id)])
 
 
@@ -77,7 +76,6 @@ def test_noted_whatever_the_verdict() -> None:
 
 
 def _led(number: int, lane: int) -> int:
-    """Return the number-th offset whose hop is at home in a lane."""
     home = Partitioner(LANES)
     return [index for index in range(1_000) if home[_hop(index)] == lane][number]
 
@@ -123,7 +121,6 @@ def test_observed() -> None:
 
 
 def _over(record: Given, step: int, *more: tuple[str, bytes | None], confirmed: int = 0) -> Given:
-    """Return the decision, over a bridge."""
     headers = [*record.headers, *crossed(0, step, confirmed, None, None, *more).headers[1:]]
     return Given(record.offset, record.key, headers, record.value, record.timestamp)
 
@@ -164,7 +161,6 @@ def test_envelope_without_a_key() -> None:
 
 
 def test_parts_have_the_members() -> None:
-    """Each part keeps the members that its envelope has passed; otherwise it would circulate."""
     outs = _accepted(Lane(), _over(envelope(0, part(), part("payments")), 7, ("_RF_HOPS", b"berlin")))
 
     assert [out.headers["_RF_HOPS"] for out in outs] == [b"berlin"] * 2
@@ -211,7 +207,6 @@ def test_refused_is_noted() -> None:
 
 
 def _malformed(offset: int, step: int, key: bytes | None) -> Given:
-    """Return an envelope that is none."""
     return Given(offset, key, [("_RF_TX", b"json/1"), *crossed(offset, step).headers], b"{")
 
 

@@ -11,12 +11,10 @@ FORM = b"json/1"
 
 
 def parts(*those: Any) -> bytes:
-    """Return an envelope of these."""
     return json.dumps({"parts": those}).encode()
 
 
 def test_most() -> None:
-    """An envelope has at most 10,000 parts."""
     assert len(decode(FORM, parts(*[{}] * PARTS_MAX))) == PARTS_MAX
     with pytest.raises(MalformedEnvelopeError, match="10,001 of them: at most 10,000"):
         decode(FORM, parts(*[{}] * (PARTS_MAX + 1)))

@@ -75,7 +75,6 @@ def test_retries_of_one_message_are_no_large_part(clock: SimpleNamespace) -> Non
 
 
 def test_an_hour_later(clock: SimpleNamespace) -> None:
-    """Duplicates of more than an hour ago do not count."""
     found = FrequentIds("orders-0")
     _add(found, *[CONSTANT] * 20)
     shown = []

@@ -11,7 +11,6 @@ AMQ, HQ = "_AMQ_DUPL_ID", "_HQ_DUPL_ID"
 
 
 def _reader(**keys: Any) -> IdReader:
-    """As an address is configured by these keys."""
     return IdReader(validate({"addresses": [{"name": "orders", **keys}]}).addresses[0])
 
 

@@ -31,7 +31,6 @@ def _lane(lanes: int = 1, capacity: int = 100, bytes_max: int = 2**20) -> Lane:
 
 
 def _headers(lane: Lane, outcome: Outcome) -> list[Mapping[str, bytes | None]]:
-    """Return the headers of accepted records, in order."""
     return [out.headers for out in emitted(lane, outcome) if out.topic == "orders.accepted"]
 
 

@@ -59,7 +59,6 @@ def test_share_is_of_all_since_the_last_look(
 
 
 def test_once_per_interval(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
-    """The hint appears once, however much is forwarded, and again after the interval."""
     watched = _hint()
     counts = []
     for wait_s in (0, 0, AGAIN_AFTER_S, 0.1, 0):

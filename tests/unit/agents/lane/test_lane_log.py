@@ -19,7 +19,6 @@ from tables.table import LaneTable
 
 @pytest.fixture
 def lane(tmp_path: Path) -> Lane:
-    """One that was never open."""
     app = {"id": "rf", "data_dir": str(tmp_path)}
     settings = validate({"app": app, "addresses": [{"name": "orders"}]})
     return Lane(Lanes(settings, cast("Any", None))._factory.opening(("orders", 0)))
@@ -41,7 +40,6 @@ async def test_good_news_is_no_warning(
 
 
 async def test_errors_are_warnings(lane: Lane, caplog: pytest.LogCaptureFixture) -> None:
-    """An error that a lane retries is logged as a warning."""
     lane._failed(TimeoutError())
     (line,) = caplog.records
 

@@ -46,7 +46,6 @@ def _inside(*openings: Opening) -> list[bool]:
 
 
 async def test_so_many_at_a_time() -> None:
-    """Openings beyond the limit wait, and begin one by one, in turn."""
     places = OpeningLimiter(2, 1, LONG_S)
     openings = [Opening(places, str(number)) for number in range(4)]
     await _turns()

@@ -93,7 +93,6 @@ def test_who_is_given_lanes(unusable: set[str], expected: dict[str, int]) -> Non
 
 
 def test_a_store_in_memory_leaves_the_folder_alone(tmp_path: Path) -> None:
-    """A store in memory leaves the folder's content for a later opening."""
     store = Store(tmp_path / "lane", in_memory=True)
     epoch = store.begin_epoch()
     store.write(epoch, None, lambda writes: writes.put_hops([(b"\x03key", b"value")]))

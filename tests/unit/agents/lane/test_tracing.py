@@ -21,7 +21,6 @@ def _parent(trace: int) -> bytes:
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Yield the spans exported by the test's own provider."""
     pytest.importorskip(
         "opentelemetry.sdk", reason="opentelemetry-sdk is not installed: pip install opentelemetry-sdk"
     )
@@ -82,7 +81,6 @@ def test_failure(exporter: Any) -> None:
 
 
 def test_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch runs and fails as usual without OpenTelemetry."""
     monkeypatch.setattr(tracing, "_trace", None)
     done = []
     with batch_span("orders-0", _due(0, [])):

@@ -55,12 +55,10 @@ class Written(NamedTuple):
 
 
 def _builders(size: int = 512 * 1024) -> Callable[[], Any]:
-    """Make aiokafka's own builders, as the transactional producer does."""
     return lambda: BatchBuilder(size, 0, is_transactional=1)
 
 
 def _read(batches: Sequence[Outgoing]) -> list[Written]:
-    """Return the records of these batches in order."""
     found: list[Written] = []
     for item in batches:
         records = MemoryRecords(bytes(item.builder._build()))
@@ -364,7 +362,6 @@ def test_too_large(topic: str) -> None:
 
 
 def test_just_fits() -> None:
-    """A record whose batch is exactly as large as the topic takes is written; with one byte more it is not."""
     (batch,) = _emit(_emitter(), [Given(0, value=b"x" * 3_000)])
     size = batch.builder.size()
     exact, short = (_emitter(bytes_max={"orders.accepted": item}) for item in (size, size - 1))

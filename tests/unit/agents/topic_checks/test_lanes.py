@@ -42,7 +42,6 @@ def test_more_lanes_than_partitions() -> None:
 
 @pytest.mark.parametrize("role", ["changelog", "forward"])
 def test_too_few_partitions_after_a_change(role: str) -> None:
-    """Too few partitions are reported with the verb that gives them to the topic."""
     (fault,) = topic_faults(APP, _address(4), described(**{"changelog": 4, "forward": 4, role: 2}))
 
     assert fault.startswith(f"rf-orders-{role} (")

@@ -80,7 +80,6 @@ def test_grown_input_is_one_fault() -> None:
     ],
 )
 def test_counts_that_do_not_fit(counts: dict[str, int], topics: list[str]) -> None:
-    """A wrong partition count is reported with the topic to be repaired."""
     assert [fault.split()[0] for fault in topic_faults(APP, _address(), described(**counts))] == topics
 
 
@@ -149,13 +148,11 @@ PREFIX = "transactions of orders have parts for payments: "
 
 
 def _with_target(config: dict[str, str] | None = None, partitions: int = 4) -> dict[str, TopicDescription]:
-    """Describe the topics of ``orders``, and the accepted topic of ``payments``."""
     target = TopicDescription("payments.accepted", partitions, {"cleanup.policy": "delete"} | (config or {}))
     return described() | {target.name: target}
 
 
 def _pair() -> tuple[AddressSettings, AddressSettings]:
-    """Return two addresses: the first has transactions with parts for the second."""
     orders, payments = validate(
         {"addresses": [{"name": "orders", "transaction_addresses": ["payments"]}, {"name": "payments"}]}
     ).addresses
@@ -228,7 +225,6 @@ def test_target_with_other_partitions() -> None:
 
 
 def test_notes_on_targets() -> None:
-    """A target with a shorter retention or a smaller limit causes a note."""
     orders, payments = _pair()
     topics = _with_target({"retention.ms": "60000", "max.message.bytes": "500"})
     config = {"retention.ms": "86400000", "max.message.bytes": "1000"}

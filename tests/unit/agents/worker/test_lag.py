@@ -74,7 +74,6 @@ class Standing:
 
 
 def _answers(count: int = 1) -> Answers:
-    """Everything is processed, and the cluster says so."""
     answers = Answers()
     for number in range(count):
         answers.ends |= {(INPUT, number): 10, (FORWARD, number): 5}

@@ -46,7 +46,6 @@ async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
 
 
 async def test_assigned_after_the_stop(tmp_path: Path) -> None:
-    """An assignment that arrives after the stop opens no lane."""
     lanes = _lanes(tmp_path)
     await lanes.stop()
     await lanes.assigned({PLACE, ("rf-orders-forward", 1)}, cast("Any", None))
@@ -98,7 +97,6 @@ class Memory:
 async def test_memory_of_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, somebody_has_it: bool
 ) -> None:
-    """The memory of a batch is free after the transaction of its last part."""
     lane = Lane(_lanes(tmp_path)._factory.opening(PLACE))
     memory = Memory()
     batch = FetchedBatch("orders", 1, 0, 9, [], 0, bytes=1, held=(memory,))

@@ -18,7 +18,6 @@ def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:
 
 
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, str | None]]:
-    """Partitions of each, and the app.id that each is refused by."""
     given, told = assigned(members)
     return given, {name: app_id_check.refused_by(data) for name, data in told.items()}
 

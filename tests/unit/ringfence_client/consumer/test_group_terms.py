@@ -22,7 +22,6 @@ def _member(stated: Terms | None, owned: Owned, app_id: str | None = "shop") -> 
 
 
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, Terms | None]]:
-    """Partitions of each, and the terms that each is refused by."""
     given, told = assigned(members)
     return given, {name: group_terms.refused_by(data) for name, data in told.items()}
 

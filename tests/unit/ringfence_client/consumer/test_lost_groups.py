@@ -14,7 +14,6 @@ LIMIT_S = 30.0
 
 
 async def test_a_function_that_raises(caplog: pytest.LogCaptureFixture) -> None:
-    """A partition is given away even if the function raises."""
 
     def fail(_: Collection[bytes]) -> None:
         raise OSError("no cache")

@@ -66,7 +66,6 @@ def test_a_cold_start_needs_more() -> None:
 
 @pytest.mark.parametrize(("share", "openings_max"), [(0.001, 0), (0.05, 0), (0.1, 0), (0.5, 0), (0.9, 1)])
 def test_sick_messages_are_no_outage(share: float, openings_max: int) -> None:
-    """A breaker stays closed if some of 44,000 messages always fail."""
     breaker, dice, openings = CircuitBreaker(10), random.Random(7), 0
     for _ in range(44_000):
         if dice.random() < share:

@@ -12,8 +12,6 @@ from ringfence_client.dispatch.turn import Turn
 
 
 class _Turn:
-    """A turn as :class:`PoisonMessages` uses it."""
-
     def __init__(self, number: int, held: Any) -> None:
         self.offsets = [number]
         self.held = held

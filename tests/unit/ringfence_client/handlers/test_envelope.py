@@ -61,16 +61,13 @@ def test_most() -> None:
         ([], "no parts: a transaction has at least one"),
         ([Part(""), {"value": ""}], r"part 2/2: it is of type dict, not a Part: write Part\(value"),
         ([Part(""), Part({"amount": 10})], "part 2/2: value is of type dict: give bytes, or a string"),  # type: ignore[arg-type]
-        ([Part("", 7)], "part 1/1: key is of type int: give bytes, or a string"),  # type: ignore[arg-type]
         ([Part("\ud800")], "part 1/1: value holds half of a surrogate pair"),
         ([Part("", address="")], "part 1/1: address is empty: give the name of one"),
         ([Part("", address=b"a")], "part 1/1: address is of type bytes"),  # type: ignore[arg-type]
-        ([Part("", address="\udc00")], "part 1/1: address holds half of a surrogate pair"),
         ([Part("", headers={"a": "b"})], r"part 1/1: headers is of type dict: give a list of \(name, value\) pairs"),  # type: ignore[arg-type]
         ([Part("", headers=["ab"])], "part 1/1: the header 'ab' is not a pair"),  # type: ignore[list-item]
         ([Part("", headers=[(b"a", "b")])], "part 1/1: the name of a header is of type bytes: give a string"),  # type: ignore[list-item]
         ([Part("", headers=[("a", 1)])], "part 1/1: the header 'a' is of type int: give bytes"),  # type: ignore[list-item]
-        ([Part("", headers=[("\ud800", "")])], "the name of a header holds half of a surrogate pair"),
         ([Part(""), Part("", headers=[("_RF_TX", "")])], "part 2/2: the header '_RF_TX' begins with _RF_, .* rename it"),
     ],
 )  # fmt: skip

@@ -57,7 +57,6 @@ def named_only(*, message: Any) -> None: ...
     ids=["with more", "method", "callable object", "partial", "builtin"],
 )
 def test_may_be_one(handler: Any) -> None:
-    """Anything that can be called with a message may be a handler."""
     check_handler(handler, "it")
 
 

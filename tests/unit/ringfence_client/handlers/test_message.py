@@ -93,7 +93,6 @@ def test_id_of_several_parts() -> None:
 
 
 def test_decisions_by_calling() -> None:
-    """A decision method raises its exception with the given reason."""
     message = _made(Fetched())
 
     with pytest.raises(Reject) as rejected:

@@ -58,6 +58,5 @@ def test_refused(given: dict[str, Any], said: str) -> None:
 
 
 def test_bounds_are_possible() -> None:
-    """Both ends of a range are in it."""
     for number in (1, 10_000):
         assert ConsumerOptions(concurrency=number, prefetch=number, batch=number).concurrency == number

@@ -24,8 +24,6 @@ class Fetched:
 
 
 class _Producer:
-    """Makes record batches, as the transactional one does."""
-
     def builder(self) -> BatchBuilder:
         return BatchBuilder(64 * 1024, 0, is_transactional=1)
 

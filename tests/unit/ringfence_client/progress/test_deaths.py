@@ -8,10 +8,6 @@ BEFORE = Progress(0, attempts={1: 3, 2: 1, 3: 2}, failures={1: Failures(1, 0), 3
 """Message 1 outlived two processes, message 2 one."""
 
 
-def test_failures_are_no_deaths() -> None:
-    assert deaths.unrecorded_attempts(BEFORE) == {1: 2, 2: 1}
-
-
 def test_attempts_of_a_process_that_lives_are_forgotten() -> None:
     """Earlier deaths and all failures stay; what was begun and did not fail since counts no more, and nothing is suspected."""
     attempts = {1: 4, 2: 3, 3: 4, 4: 1}
@@ -19,6 +15,7 @@ def test_attempts_of_a_process_that_lives_are_forgotten() -> None:
         0, attempts=attempts, failures={**BEFORE.failures, 2: Failures(1, 0), 3: Failures(3, 0)}, state=HELD
     )
 
+    assert deaths.unrecorded_attempts(BEFORE) == {1: 2, 2: 1}
     found = deaths.survived(later, deaths.unrecorded_attempts(BEFORE))
 
     assert found.attempts == {1: 3, 2: 2, 3: 3}

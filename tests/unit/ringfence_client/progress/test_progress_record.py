@@ -18,7 +18,6 @@ def _document(**changed: Any) -> bytes:
 
 
 def test_round_trip() -> None:
-    """A progress record reads back as it was written."""
     progress = Progress(
         5, [(7, 9), (12, 13)], {6: 2, 11: 1}, 20_000, "me", "http://here:1", purged={b"\xff": (6, 9)}, state="draining", token=7,
         delivered=13, running=2, beat=99, topic_id="A",
@@ -40,7 +39,6 @@ def test_key() -> None:
     "key", [b"", b"group", b'["g","t"]', b'["g","t","one"]', b'["g","t",null]', b"7", b"\xff", b'{"a":1}']
 )
 def test_no_key(key: bytes) -> None:
-    """A malformed key is named in the error."""
     with pytest.raises(ProgressFormatError, match="is no key of a progress record") as raised:
         progress_record.decode_key(key)
 

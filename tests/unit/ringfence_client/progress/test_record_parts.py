@@ -47,7 +47,6 @@ class _Topic:
                 self.values[key] = value
 
     def read(self) -> Progress:
-        """Return what a reader finds."""
         return progress_record.decode(
             self.values[KEY], lambda number: self.values.get(record_parts.key_of(KEY, number))
         )

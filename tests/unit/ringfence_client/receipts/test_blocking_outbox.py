@@ -28,7 +28,6 @@ def test_a_timeout_that_is_none(timeout: Any) -> None:
 
 
 def test_a_send_after_the_end() -> None:
-    """It says that the outbox is closed."""
     outbox = BlockingOutbox(cast(Outbox, _Outbox()))
     outbox.close()
 

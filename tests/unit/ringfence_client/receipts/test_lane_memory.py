@@ -20,7 +20,6 @@ class Record(NamedTuple):
 
 
 def slot(sequence: int, identity: bytes, offset: int = 0) -> Record:
-    """Return a ring record of partition 0."""
     return Record(
         codec.ring_key(100, sequence), codec.ring_value(sequence, identity, Origin(0, offset, 1_000))
     )
@@ -85,7 +84,6 @@ async def test_offsets_of_a_deleted_topic(memory: LaneMemory) -> None:
 
 
 async def test_failure(memory: LaneMemory) -> None:
-    """All that wait get the error."""
     waiting = memory.future_of(Target("in", 0, 7, None))
     memory.fail(RuntimeError("closed"))
 

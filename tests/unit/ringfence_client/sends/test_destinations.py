@@ -35,8 +35,6 @@ SETTINGS = validate(
 
 
 class _Cluster(ClusterDouble):
-    """Topics, as a test wants them."""
-
     def __init__(self, **config: str) -> None:
         names = ("ledger", "events", "named", "keyed", "crc", "plain", "orders")
         self.there = {name: TopicDescription(name, 4, config) for name in names}

@@ -50,20 +50,6 @@ def test_sends_and_state_are_committed() -> None:
     assert bench.unfinished == []
 
 
-def test_a_send_that_cannot_be_written_fails_its_message() -> None:
-    """A send that cannot be written fails its message with the reason, and writes nothing, as in the product."""
-
-    def handle(given: Message) -> None:
-        given.send("out", b"kept back")
-        given.send("ledger", b"5", partition=1)
-
-    bench = HandlerBench(handle, EXACT, topics={"ledger": 1})
-    bench.deliver(message(group="alice"))
-
-    assert bench.sent == []
-    assert "has 1, numbered from 0" in bench.dead_letters[0].reason
-
-
 # -- failures -----------------------------------------------------------------------------------------------------
 
 
@@ -139,7 +125,6 @@ def test_a_release_comes_again() -> None:
 
 
 def test_parked_groups_wait_for_a_redrive() -> None:
-    """A parked group waits for a redrive, also in another process."""
 
     def handle(given: Message) -> None:
         if given.value == b"bad" and not given.redriven:
@@ -261,7 +246,10 @@ def test_what_is_no_handler_is_refused() -> None:
 
 
 def test_a_configuration() -> None:
-    """The bench uses the headers and topics of a configuration; Ringfence's own topics take no sends."""
+    """The bench uses the headers and topics of a configuration.
+
+    Ringfence's own topics take no sends: a send that cannot be written fails its message with the reason, and writes nothing.
+    """
     ledger = {"name": "ledger", "input_topic": "ledger.in", "duplicate_id_from": "header:id"}
     settings = Settings.model_validate({"app": {"id": "shop"}, "addresses": [{"name": "orders"}, ledger]})
 

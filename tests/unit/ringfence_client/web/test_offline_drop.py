@@ -20,8 +20,6 @@ LOG = [Fetched(index, (b"a", b"b", None)[index % 3]) for index in range(12)]
 
 
 class _Partition:
-    """Stands in for all that takes a partition for a moment."""
-
     def __init__(self, progress: Progress) -> None:
         self.window = Window(progress, memory=MemoryBudget(2**20))
         self.written: Progress | None = None

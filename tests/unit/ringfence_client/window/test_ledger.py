@@ -11,14 +11,13 @@ import pytest
 from ringfence_client.window.ledger import GroupLedger
 
 
-def test_no_prefetch() -> None:
-    """A prefetch that would hand out nothing is refused."""
+def test_one_owner_and_one_order() -> None:
+    """A group has one owner, who puts back a message with all later ones, and does not get a rejected one again.
+
+    A prefetch that would hand out nothing is refused.
+    """
     with pytest.raises(ValueError, match="0 lets nobody acquire"):
         GroupLedger(0)
-
-
-def test_one_owner_and_one_order() -> None:
-    """A group has one owner, who puts back a message with all later ones, and does not get a rejected one again."""
     ledger: GroupLedger[int] = GroupLedger(prefetch=2)
     for position in range(4):
         ledger.append(position, b"A", 0)

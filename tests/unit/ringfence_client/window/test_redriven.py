@@ -19,7 +19,6 @@ def _window(progress: Progress) -> Window:
 
 
 def _written(window: Window, **options: object) -> Progress:
-    """Return the progress that a successor reads."""
     return decode(encode(window.progress("me", "", **options)))  # type: ignore[arg-type]
 
 
@@ -215,7 +214,6 @@ class _Story:
                 assert not self.window.add_redriven(record), "it is there"
 
     def work(self) -> bool:
-        """Do one message: of its group the first one that is there."""
         offset, missing = _do_next(self.window), self.window.redrives.missing()
         if offset is None:
             return False

@@ -171,7 +171,6 @@ def test_stuck_group(finished: int) -> None:
 
 
 def _quick(window: Window, count: int) -> None:
-    """Finish that many messages within an eighth of a second."""
     window.tick(100.0)
     for _ in range(count):
         _finish_next(window)
