@@ -1,7 +1,6 @@
 """When the members of a strict connection may change, and who owns a group."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -74,12 +73,6 @@ def test_members(
 ) -> None:
     """Members change only if each message goes to exactly one of them; with the same members a bridge runs as before."""
     assert decide(members, found, {0: 3, 1: 3}) == decision
-
-
-def test_loss_of_all_offsets_is_documented() -> None:
-    document = (Path(__file__).parents[4] / "docs" / "bridges.md").read_text("utf-8")
-
-    assert "**If the groups of all members have lost their offsets" in document
 
 
 def test_stand_in_for_a_lost_member() -> None:

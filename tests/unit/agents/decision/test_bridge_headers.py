@@ -21,7 +21,8 @@ def _read(*headers: tuple[str, bytes | None]) -> BridgeHeaders:
 def test_read() -> None:
     """The headers give the hop, the confirmed offset, the treatment of IDs, and the trace that stays; of repeated ones the last.
 
-    A hop header alone confirms nothing, checks IDs, and leaves no trace.
+    A hop header alone confirms nothing, checks IDs, and leaves no trace. The route of a forwarded record is the partition in its source,
+    whichever lane it came to.
     """
     hop = ("_RF_BRIDGE_DUPL_ID", VALUE)
     trace = ("_RF_HOPS", b"berlin,paris")
@@ -30,14 +31,8 @@ def test_read() -> None:
     )  # fmt: skip
 
     assert crossing == BridgeHeaders(HOP, b"\x00" + VALUE, 40, True, (trace,))
+    assert crossing.arrival(b"or/ders/12/7") == Arrival(Route(HOP.source, 12), 41, 40)
     assert _read(hop) == BridgeHeaders(HOP, b"\x00" + VALUE, 0, False, ())
-
-
-def test_route() -> None:
-    """The route of a forwarded record is the partition in its source, whichever lane it came to."""
-    crossing = _read(("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", b"41"))
-
-    assert crossing.arrival(b"or/ders/12/7") == Arrival(Route(HOP.source, 12), 41, 41)
 
 
 @pytest.mark.parametrize(

@@ -99,14 +99,9 @@ def _outcome(
     return Outcome(Checked(list(verdicts), [None] * len(verdicts), 0, [], []), here)
 
 
-def _forward(outcome: Outcome, home: int, record: Given) -> None:
-    outcome.forwarded.append(Item(record, b"orders/3/%d" % record.offset, None, None, None, 3, home=home))
-
-
-def _refuse(outcome: Outcome, record: Given, reason: str) -> None:
-    outcome.quarantined.append(
-        Item(record, b"orders/3/%d" % record.offset, None, None, None, 3, reason=reason)
-    )
+def _put(items: list[Item], record: Given, **fate: Any) -> None:
+    """Add a record with its fate: a ``home`` that it is forwarded to, or the ``reason`` of its quarantine."""
+    items.append(Item(record, b"orders/3/%d" % record.offset, None, None, None, 3, **fate))
 
 
 def _emit(
@@ -124,31 +119,28 @@ def _partition(key: bytes, partitions: int) -> int:
 
 
 def test_unchanged() -> None:
-    """Key, value, headers in their order with repeats and nulls, and timestamp pass as they are; the source is added."""
+    """Key, value, headers in their order with repeats and nulls, and timestamp pass as they are; the source is added.
+
+    Null stays null and empty stays empty; timestamps may go backwards, be below zero, or be missing, which is -1.
+    """
     headers: Headers = [("b", b"1"), ("_AMQ_DUPL_ID", b"id"), ("a", None), ("b", b""), ("ä", b"\xff")]
-    record = Given(77, b"g\x00\xff", bytes(range(256)), headers, timestamp=1_234_567_890_123)
-
-    (written,) = _read(_emit(_emitter(4), [record]))
-
-    expected = Written(
-        b"g\x00\xff", bytes(range(256)), [*headers, ("_RF_SOURCE", b"orders/3/77")], 1_234_567_890_123
-    )
-    assert written == expected
-
-
-def test_null_empty_and_timeless() -> None:
-    """Null stays null and empty stays empty, in key and value; timestamps may go backwards, be below zero, or be missing, which is -1."""
     records = [
-        Given(0, b"", b"", timestamp=-1),
-        Given(1, b"k", None, timestamp=7),
-        Given(2, None, b"v", timestamp=-5),
-        Given(3, None, None, timestamp=0),
-        Given(4, b"k", b"", timestamp=-1),
-        Given(5, timestamp=2**41),
+        Given(0, b"g\x00\xff", bytes(range(256)), headers, timestamp=1_234_567_890_123),
+        Given(1, b"", b"", timestamp=-1),
+        Given(2, b"k", None, timestamp=7),
+        Given(3, None, b"v", timestamp=-5),
+        Given(4, None, None, timestamp=0),
+        Given(5, b"k", b"", timestamp=-1),
+        Given(6, timestamp=2**41),
     ]
 
     assert _read(_emit(_emitter(1), records)) == [
-        Written(item.key, item.value, [("_RF_SOURCE", b"orders/3/%d" % item.offset)], item.timestamp)
+        Written(
+            item.key,
+            item.value,
+            [*item.headers, ("_RF_SOURCE", b"orders/3/%d" % item.offset)],
+            item.timestamp,
+        )
         for item in records
     ]
 
@@ -190,14 +182,13 @@ def test_aged_by_partition_and_batch() -> None:
 
 
 def test_nothing_to_write() -> None:
-    """An outcome without accepted messages yields no batch, because the broker would refuse an empty one."""
+    """An outcome without accepted messages yields no batch, because the broker would refuse an empty one.
+
+    A mismatch of verdicts and records is a programmer error, and never cuts the batch short.
+    """
     for count in (0, 3):
         outcome = _outcome([Given(index) for index in range(count)], [DUPLICATE] * count)
         assert _emitter(4).emit(outcome, _builders()) == []
-
-
-def test_a_verdict_a_record() -> None:
-    """A mismatch of verdicts and records is a programmer error, and never cuts the batch short."""
     with pytest.raises(ValueError, match="zip"):
         _emitter(4).emit(_outcome([Given(0), Given(1)], [ACCEPTED]), _builders())
 
@@ -324,7 +315,7 @@ def test_forwarded() -> None:
     headers: Headers = [("_RF_SOURCE", b"forged"), ("b", None), ("_RF_KEY", b"theirs"), ("b", b"1")]
     outcome = _outcome([Given(1)])
     record = Given(2, key=None, value=b"", headers=headers, timestamp=9)
-    _forward(outcome, 2, record)
+    _put(outcome.forwarded, record, home=2)
 
     before = int(time.time() * 1000)
     batches = _emitter().emit(outcome, _builders())
@@ -348,7 +339,7 @@ def test_too_large(topic: str) -> None:
     records = [Given(10 + number, value=value) for number, value in enumerate(values)]
     outcome = _outcome([] if topic == FORWARD else records, None if topic == FORWARD else [verdict] * 5)
     for record in records if topic == FORWARD else ():
-        _forward(outcome, 0, record)
+        _put(outcome.forwarded, record, home=0)
     emitter = _emitter(bytes_max={topic: 2_000}, duplicates="divert")
 
     with pytest.raises(TooLargeError) as raised:
@@ -376,7 +367,7 @@ OURS: Headers = [("_RF_SOURCE", b"orders/3/8"), ("_RF_REASON", b"too large")]
 
 def _quarantine(record: Given, bytes_max: int = 2**20) -> list[Outgoing]:
     outcome = _outcome([])
-    _refuse(outcome, record, "too large")
+    _put(outcome.quarantined, record, reason="too large")
     return _emitter(bytes_max={"orders.quarantine": bytes_max}).emit(outcome, _builders(1_000))
 
 
@@ -427,7 +418,7 @@ def test_quarantine_that_takes_nothing() -> None:
 def test_no_digest_by_an_old_size() -> None:
     """A value is replaced by its digest only after the current limit of the quarantine topic was asked for."""
     outcome = _outcome([])
-    _refuse(outcome, Given(1, value=b"x" * 3_000), "no")
+    _put(outcome.quarantined, Given(1, value=b"x" * 3_000), reason="no")
     emitter = _emitter(bytes_max={"orders.quarantine": 2_500})
 
     with pytest.raises(TooLargeError) as caught:
@@ -436,56 +427,37 @@ def test_no_digest_by_an_old_size() -> None:
     assert len(emitter.emit(outcome, _builders(2_500), sizes_confirmed=True)) == 1
 
 
-def _table(tmp_path: Path, *, persistent: bool = True) -> LaneTable:
-    """Return a lane's table of 500 IDs that was never opened: enough to say what belongs into its changelog."""
-    return LaneTable(tmp_path, TableOptions(capacity=500, resident_ids_max=500, persistent=persistent))
-
-
-def _change(count: int, removed: Sequence[bytes] = ()) -> Change:
+def _change(count: int, removed: Sequence[bytes]) -> Change:
     ids = [stored_ids.encode_id(b"id-%d" % index) for index in range(count)]
     slots = [
         (codec.ring_key(500, index), codec.ring_value(index, ids[index], Origin(3, index, 1)))
         for index in range(count)
     ]
     meta = Meta(500, count, 0, {"orders": 9}, {"orders": 4}, "0011")
-    return Change(
-        Checked([ACCEPTED] * count, [None] * count, 0, ids, [1] * count), slots, list(removed), meta
-    )
+    checked = Checked([ACCEPTED] * count, [None] * count, 0, ids, [1] * count)
+    return Change(checked, slots, list(removed), meta)
 
 
-REMOVED = [codec.ring_key(700, index) for index in range(30)]
-
-
-def _state(change: Change) -> list[tuple[bytes | None, bytes | None]]:
-    """Tombstones and meta record of a change."""
-    return [*((key, None) for key in change.removed), (codec.META_KEY, codec.encode_meta(change.meta))]
-
-
-@pytest.mark.parametrize("size", [512 * 1024, 300])
-def test_changelog(size: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "persistent"), [(512 * 1024, True), (300, True), (512 * 1024, False)])
+def test_changelog(size: int, persistent: bool, tmp_path: Path) -> None:
     """A changelog transaction has tombstones of removed slots, all slots in order, and the meta record that closes it.
 
-    They are in any number of batches, and as old as their writing, however old the messages are.
+    A ring that is only in memory writes no slots. Records are in any number of batches, and as old as their writing, however old the
+    messages are.
     """
-    change = _change(40, REMOVED)
+    table = LaneTable(tmp_path, TableOptions(capacity=500, resident_ids_max=500, persistent=persistent))
+    change = _change(40, [codec.ring_key(700, index) for index in range(30)])
     before = int(time.time() * 1000)
 
-    batches = changelog_batches("changelog", 3, _table(tmp_path), change, _builders(size))
+    batches = changelog_batches("changelog", 3, table, change, _builders(size))
 
     assert {(batch.topic, batch.partition) for batch in batches} == {("changelog", 3)}
     assert (len(batches) > 5) == (size == 300)
-    *tombstones, meta = _state(change)
     written = _read(batches)
-    assert [(item.key, item.value) for item in written] == [*tombstones, *change.slots, meta]
+    assert [(item.key, item.value) for item in written] == [
+        *((key, None) for key in change.removed),
+        *(change.slots if persistent else ()),
+        (codec.META_KEY, codec.encode_meta(change.meta)),
+    ]
     assert {tuple(item.headers) for item in written} == {()}
     assert all(before <= item.timestamp <= time.time() * 1000 for item in written)
-
-
-def test_changelog_of_a_ring_in_memory(tmp_path: Path) -> None:
-    """A ring that is only in memory writes no slots; leftover slots of an earlier one are still removed."""
-    change = _change(10, REMOVED)
-    table = _table(tmp_path, persistent=False)
-
-    written = _read(changelog_batches("changelog", 0, table, change, _builders()))
-
-    assert [(item.key, item.value) for item in written] == _state(change)
