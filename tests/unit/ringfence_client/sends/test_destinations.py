@@ -54,6 +54,12 @@ def _destinations(cluster: Any) -> Destinations:
     return Destinations(SETTINGS, SETTINGS.addresses[0], "billing", cluster)
 
 
+def _sending(topic: str = "plain", group: bytes | None = b"group", **given: Any) -> Message:
+    origin = message("5", group=group)
+    origin.send(topic, **{"value": b"v", **given})
+    return origin
+
+
 async def _placed(cluster: _Cluster, origin: Message) -> OutgoingRecord:
     (record,) = await _destinations(cluster).resolve(origin.effects)
     return record
@@ -66,13 +72,9 @@ async def test_partitions() -> None:
         (None, "plain", (murmur2(b"group") & 0x7FFFFFFF) % 4),
         (b"k1", "crc", crc32(b"k1") % 4),
     ):
-        origin = message("5", group=b"group")
-        origin.send(topic, b"v", key=key)
-        record = await _placed(_Cluster(), origin)
+        record = await _placed(_Cluster(), _sending(topic, key=key))
         assert record.partition == expected
-    origin = message("5", group=None)
-    origin.send("plain", b"v", partition=3)
-    assert (await _placed(_Cluster(), origin)).partition == 3
+    assert (await _placed(_Cluster(), _sending(group=None, partition=3))).partition == 3
 
 
 async def test_duplicate_ids() -> None:
@@ -88,9 +90,8 @@ async def test_duplicate_ids() -> None:
         ("plain", {}, []),
         ("plain", {"duplicate_id": "mine"}, [("_AMQ_DUPL_ID", b"mine")]),
     ):
-        origin = message("5", group=b"group")
-        origin.send(topic, b"v", **given)
-        assert (await _placed(_Cluster(), origin)).headers == expected, (topic, given)
+        record = await _placed(_Cluster(), _sending(topic, **given))
+        assert record.headers == expected, (topic, given)
 
 
 def test_ids_are_bounded_and_distinct() -> None:
@@ -129,8 +130,7 @@ async def test_refused_before_the_transaction(topic: str, given: dict[str, Any],
     """A refused send fails its own message, and none that shares the transaction."""
     cluster = _Cluster(**{"message.timestamp.before.max.ms": "1000", "max.message.bytes": "4096"})
     cluster.there["compacted"] = TopicDescription("compacted", 4, {"cleanup.policy": "compact"})
-    origin = message("5", group=b"group")
-    origin.send("compacted", b"v", key=b"k")
+    origin = _sending("compacted", key=b"k")
     assert await _placed(cluster, origin)
     origin.send(topic, **{"value": b"v", **given})
 
@@ -144,8 +144,7 @@ async def test_a_known_state_topic() -> None:
     cluster.there |= {
         destinations.state_topic: TopicDescription(destinations.state_topic, 4, {"cleanup.policy": "compact"})
     }
-    origin = message("5", group=b"group")
-    origin.send("plain", b"v")
+    origin = _sending()
     await destinations.resolve(origin.effects)
     assert await destinations.state_partitions(create=False) == 4
     origin.send(destinations.state_topic, b"1000", key=b"group")
@@ -171,8 +170,7 @@ async def test_a_refusal_has_the_topic_looked_at_anew(monkeypatch: pytest.Monkey
     monkeypatch.setattr(time, "monotonic", lambda: now)
     cluster = _Cluster()
     found = _destinations(cluster)
-    origin = message("5", group=b"group")
-    origin.send("plain", b"v")
+    origin = _sending()
 
     await found.resolve(origin.effects)
     assert found.resolve_at_once(origin.effects) is not None
@@ -195,8 +193,7 @@ async def test_topics_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(time, "monotonic", lambda: now)
     cluster = _Cluster()
     found = _destinations(cluster)
-    origin = message("5", group=b"group")
-    origin.send("plain", b"v")
+    origin = _sending()
     await found.resolve(origin.effects)
     now += target_topics.FRESH_S + 1
     cluster.there["plain"] = TopicDescription("plain", 400, {})
@@ -224,9 +221,7 @@ async def test_a_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> 
     assert await found.topics.unanswered([("plain", 1), ("plain", 2)], own) == set()
 
     found.topics.avoid([("plain", 2)])
-    sick, healthy = message("5", group=b"group"), message("5", group=b"group")
-    sick.send("plain", b"v", partition=2)
-    healthy.send("plain", b"v", partition=1)
+    sick, healthy = _sending(partition=2), _sending(partition=1)
     assert await found.resolve(healthy.effects)
     for _ in range(3):
         with pytest.raises(SendError, match="plain/2 has no leader"):

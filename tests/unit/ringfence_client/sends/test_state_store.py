@@ -238,17 +238,21 @@ async def test_a_topic_that_was_deleted_is_looked_for_again() -> None:
     assert store._partitions == 3
 
 
-async def test_more_partitions_are_refused() -> None:
-    """Groups whose hash moved would begin without their states."""
+async def test_topics_that_lose_states_are_refused() -> None:
+    """With more partitions, groups whose hash moved would begin without their states; a policy that deletes takes those of quiet ones."""
     cluster = _Cluster(partitions=2)
     store, _ = cluster.open()
     await cluster.write(store, dict.fromkeys(_groups(20), b"1"))
     cluster.logs.create(TOPIC, 4, {"cleanup.policy": "compact"})
     store, _ = cluster.open()
-
     for group in (b"new", *_groups(20)):
         with pytest.raises(SendError, match="was given more partitions, so messages wait"):
             await store.load(group)
+
+    cluster.logs.create(TOPIC, 2, {"cleanup.policy": "compact,delete"})
+    store, _ = cluster.open()
+    with pytest.raises(SendError, match="set it to compact alone"):
+        await store.load(b"g")
 
 
 async def test_a_deleted_topic_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -263,13 +267,3 @@ async def test_a_deleted_topic_is_an_error(caplog: pytest.LogCaptureFixture) -> 
     reader.destinations.forget_state_topic()
     assert await StateStore(reader, Outbox()).load(b"g1") is None
     assert f"{TOPIC} was deleted: its states are lost" in caplog.text
-
-
-async def test_a_policy_that_deletes_states() -> None:
-    """A cleanup policy that deletes is refused, because quiet groups would lose their states."""
-    cluster = _Cluster()
-    cluster.logs.create(TOPIC, 2, {"cleanup.policy": "compact,delete"})
-    store, _ = cluster.open()
-
-    with pytest.raises(SendError, match="set it to compact alone"):
-        await store.load(b"g")

@@ -110,20 +110,6 @@ def test_blocked() -> None:
     assert [_do_next(after), _do_next(after), after.next] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_unblocked_without_a_consumer(again: bool) -> None:
-    """A message dropped while its partition has no holder is finished for the next one, and its group continues."""
-    progress = Progress(4, again=(2,), blocked=(2,)) if again else Progress(2, blocked=(2,))
-    window = _window(progress)
-    window.finish(2, End.GONE)
-    after = _window(_written(window))
-    after.feed(of(b"a", *range(progress.next, 5)))
-
-    assert (window.redrives.blocked, after.redrives.missing()) == (set(), [])
-    assert [_do_next(after) for _ in range(3)] == ([4, None, None] if again else [3, 4, None])
-    assert _written(after).blocked == ()
-
-
 def test_dropped_and_redriven_without_a_consumer() -> None:
     """A blocked message that was dropped is finished: redriven afterwards it comes once more, for the next holder too."""
     window = _window(Progress(2, blocked=(3,), attempts={3: 5}, failures={3: Failures(5, 0)}))
