@@ -82,7 +82,8 @@ def run(inputs: Sequence[Record], accepted: Sequence[Record], **more: Any) -> Hi
     return story([*inputs], [*accepted], others=OTHERS, **more)
 
 
-T = envelope(0, part("g"), part("h", "payments"), part("n", "notes"), part(None), known=A)
+PARTS = [part("g"), part("h", "payments"), part("n", "notes"), part(None)]
+T = envelope(0, *PARTS, known=A)
 """Parts of three addresses; one ID on the envelope."""
 
 
@@ -90,34 +91,88 @@ def without(records: Sequence[Record], *indexes: int) -> list[Record]:
     return [record for number, record in enumerate(records) if number not in indexes]
 
 
-def test_an_exact_run() -> None:
-    """A transaction is accepted whole, in three topics. Its resend is dropped, and so is a plain message under its ID."""
-    resend = envelope(1, part("g"), part("h", "payments"), part("n", "notes"), part(None), known=A)
-    plain = arrive(2, A, b"k")
-
-    assert check(run([T], emit(T))) == []
-    assert check(run([T, resend, plain], emit(T)[::-1])) == []
+def place(records: Sequence[Record], *order: int) -> list[Record]:
+    return [records[item]._replace(offset=2 * number) for number, item in enumerate(order)]
 
 
-def test_one_known_id_is_enough() -> None:
-    """One known ID makes a transaction a duplicate, whether it is its own or a part's. New IDs beside it do not become known."""
-    plain = arrive(0, B, b"k")
-    known = envelope(1, part(known="c"), part(known="b"), known=A)
-    after = [arrive(2, A, b"k"), arrive(3, C, b"k")]
-
-    assert check(run([plain, known, *after], emit(plain, *after))) == []
-    assert found(run([plain, known, *after], emit(plain))) == {"LOST": 2}
+def numbered(number: bytes | None) -> Record:
+    """Return the first part of :data:`T` with another number."""
+    headers = tuple(header for header in GOOD[0].headers if header[0] != "_RF_TX_PART")
+    return GOOD[0]._replace(headers=headers if number is None else (*headers, ("_RF_TX_PART", number)))
 
 
-def test_ids_of_other_addresses() -> None:
-    """``b`` of payments is not ``b`` of orders, and notes has the key for its ID."""
-    first = envelope(0, part("x", "payments", "b"), part("y", "notes"))
-    own, theirs = arrive(1, B, b"k"), envelope(2, part("z", "payments", "b"))
-    key = envelope(3, part("y", "notes"))
+GOOD = emit(T)
+HEADERS = GOOD[2].headers
+PLAIN, KNOWN = arrive(0, B, b"k"), envelope(1, part(known="c"), part(known="b"), known=A)
+AFTER = [arrive(2, A, b"k"), arrive(3, C, b"k")]
+DIVERTED = run([PLAIN, KNOWN], emit(PLAIN), divert=True)
+PAID, PAID_AGAIN = (
+    envelope(0, part("x", "payments", "b"), part("y", "notes")),
+    envelope(2, part("z", "payments", "b")),
+)
+OWN, KEYED = arrive(1, B, b"k"), envelope(3, part("y", "notes"))
+SMALLER = envelope(1, part("g"), known=A)
+FORGED = arrive(0, A, headers=(("_RF_TX_PART", b"1/2"),))
+MIXED = [arrive(0, A, b"g"), envelope(1, part("g"), part("g"), key=b"g"), arrive(2, B, b"g")]
+FREE = [arrive(0, A, b"g0"), envelope(1, part("g0"), key=b"k1"), arrive(2, B, b"g0")]
+ELSEWHERE = [FREE[0], envelope(0, part("g0"), key=b"g0", partition=1)]
+LAST = arrive(5, B, b"k")
+LEFT = [*GOOD, emit(LAST)[0]._replace(offset=90)]
+SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
+    "accepted whole, in three topics": (run([T], GOOD), {}),
+    "its resend and a plain message under its ID": (
+        run([T, envelope(1, *PARTS, known=A), arrive(2, A, b"k")], GOOD[::-1]), {},
+    ),
+    "one known ID is enough, and new ones beside it do not become known": (
+        run([PLAIN, KNOWN, *AFTER], emit(PLAIN, *AFTER)), {},
+    ),
+    "what follows a duplicate is lost": (run([PLAIN, KNOWN, *AFTER], emit(PLAIN)), {"LOST": 2}),
+    "a diverted one that is missing": (DIVERTED, {"LOST": 1}),
+    "diverted, with the original of any of its IDs": (replace(DIVERTED, diverted=[divert(KNOWN, PLAIN)]), {}),
+    "diverted, with another original": (replace(DIVERTED, diverted=[divert(KNOWN, RESEND)]), {"WRONG-VERDICT": 1}),
+    "IDs of payments are apart, and notes has the key for its ID": (
+        run([PAID, OWN, PAID_AGAIN, KEYED], emit(PAID, OWN)), {},
+    ),
+    "an ID of payments is none of orders": (run([PAID, OWN], emit(PAID)), {"LOST": 1}),
+    "an ID of payments again": (run([PAID, PAID_AGAIN], emit(PAID, PAID_AGAIN)), {"FORGOTTEN": 1}),
+    "quarantined whole, it takes no ID": (run([T, SMALLER], emit(SMALLER), quarantined=[quarantine(T)]), {}),
+    "behind a quarantined one": (run([T, SMALLER], [], quarantined=[quarantine(T)]), {"LOST": 1}),
+    "a plain message with a forged number": (run([FORGED], accept(FORGED)), {"CORRUPTED": 1}),
+    "the forged number left out": (run([FORGED], accept(FORGED._replace(headers=FORGED.headers[:-1]))), {}),
+    "O3: at home with its group": (run(MIXED, emit(*MIXED)), {}),
+    **{
+        f"O3: in the order {order}": (run(MIXED, place(emit(*MIXED), *order)), {"REORDERED": 1})
+        for order in ((1, 0, 2, 3), (0, 1, 3, 2), (0, 3, 1, 2), (3, 0, 1, 2))
+    },
+    "O4: it overtakes a plain message of another lane": (run(FREE, place(emit(*FREE), 1, 0, 2)), {}),
+    "O4: a plain message of another lane overtakes it": (run(FREE, place(emit(*FREE), 0, 2, 1)), {}),
+    "O4: from another input partition": (run(ELSEWHERE, place(emit(*ELSEWHERE), 1, 0)), {}),
+    **{
+        f"part number {number!r}": (run([T], [numbered(number), *GOOD[1:]]), {"PHANTOM": 1, "TORN": 1})
+        for number in (b"0/4", b"5/4", b"1/3", b"1", b"one/4", None)
+    },
+    **{
+        f"a part {name}": (run([T], [*GOOD[:2], *written, GOOD[3]]), anomalies)
+        for name, written, anomalies in (
+            ("twice", [GOOD[2], GOOD[2]._replace(offset=90)], {"DOUBLED": 1}),
+            ("under its key, which is not its group", [GOOD[2]._replace(key=b"n")], {"CORRUPTED": 1}),
+            ("with another value", [GOOD[2]._replace(value=b"another")], {"CORRUPTED": 1}),
+            ("with another time", [GOOD[2]._replace(timestamp=1)], {"CORRUPTED": 1}),
+            ("with a header", [GOOD[2]._replace(headers=(*HEADERS, ("_RF_TX", b"json/1")))], {"CORRUPTED": 1}),
+            ("elsewhere", [GOOD[2]._replace(topic="payments.accepted", offset=90)], {"PHANTOM": 1, "TORN": 1}),
+        )
+    },
+    "parts of a deleted envelope": (run([LAST], LEFT, log_starts={0: 5}), {"GAP": 1}),
+    "a deleted envelope, torn": (run([LAST], without(LEFT, 1), log_starts={0: 5}), {"GAP": 1, "TORN": 1}),
+    "a deleted envelope, doubled": (
+        run([LAST], [*LEFT, GOOD[1]._replace(offset=91)], log_starts={0: 5}), {"DOUBLED": 1, "GAP": 1},
+    ),
+}  # fmt: skip
 
-    assert check(run([first, own, theirs, key], emit(first, own))) == []
-    assert found(run([first, own], emit(first))) == {"LOST": 1}
-    assert found(run([first, theirs], emit(first, theirs))) == {"FORGOTTEN": 1}
+
+@pytest.mark.parametrize(("history", "anomalies"), SIMPLE.values(), ids=SIMPLE)
+def test_simple_histories(history: History, anomalies: dict[str, int]) -> None:
+    assert found(history) == anomalies
 
 
 A_AND_B = [part(known="a"), part(known="b")]
@@ -190,29 +245,6 @@ def test_lost() -> None:
     assert "transaction of 4, IDs 'a', 'n' of notes, key 'k'" in finding.text
 
 
-def test_lost_where_duplicates_are_diverted() -> None:
-    """A missing duplicate transaction is lost as an envelope if duplicates are diverted.
-
-    Its original is that of any of its IDs.
-    """
-    first = arrive(0, B, b"k")
-    known = envelope(1, part(known="b"), part(known="c"))
-    history = run([first, known], emit(first), divert=True)
-
-    assert found(history) == {"LOST": 1}
-    assert check(replace(history, diverted=[divert(known, first)])) == []
-    assert found(replace(history, diverted=[divert(known, RESEND)])) == {"WRONG-VERDICT": 1}
-
-
-def test_quarantined_whole() -> None:
-    """A transaction that is quarantined whole takes no ID: a smaller one under the same ID is not a duplicate."""
-    smaller = envelope(1, part("g"), known=A)
-    history = run([T, smaller], emit(smaller), quarantined=[quarantine(T)])
-
-    assert check(history) == []
-    assert found(replace(history, accepted=[])) == {"LOST": 1}
-
-
 MALFORMED = [
     {"parts": []},
     {"parts": [part()] * 10_001},
@@ -237,53 +269,6 @@ def test_malformed(document: Any) -> None:
     assert found(run([record], emit(envelope(0, part())))) == {"LOST": 1, "PHANTOM": 1}
 
 
-@pytest.mark.parametrize("number", [b"0/4", b"5/4", b"1/3", b"1", b"one/4", None])
-def test_no_such_part(number: bytes | None) -> None:
-    """An output of a transaction says which part it is; one that cannot be is made up, and the part is missing."""
-    first, *others = emit(T)
-    headers = tuple(header for header in first.headers if header[0] != "_RF_TX_PART")
-    headers = headers if number is None else (*headers, ("_RF_TX_PART", number))
-
-    assert found(run([T], [first._replace(headers=headers), *others])) == {"PHANTOM": 1, "TORN": 1}
-
-
-GOOD = emit(T)
-HEADERS = GOOD[2].headers
-
-
-@pytest.mark.parametrize(
-    ("written", "anomalies"),
-    [
-        ([GOOD[2], GOOD[2]._replace(offset=90)], {"DOUBLED": 1}),
-        ([GOOD[2]._replace(key=b"n")], {"CORRUPTED": 1}),  # its group is that of its own address
-        ([GOOD[2]._replace(value=b"another")], {"CORRUPTED": 1}),
-        ([GOOD[2]._replace(timestamp=1)], {"CORRUPTED": 1}),
-        ([GOOD[2]._replace(headers=(*HEADERS, ("_RF_TX", b"json/1")))], {"CORRUPTED": 1}),
-        ([GOOD[2]._replace(topic="payments.accepted", offset=90)], {"PHANTOM": 1, "TORN": 1}),
-    ],
-)
-def test_one_part(written: list[Record], anomalies: dict[str, int]) -> None:
-    """A part that is doubled, changed or in another address is named; its key is kept beside its group."""
-    assert (GOOD[2].key, GOOD[2].header("_RF_KEY")) == (b"default", b"n")
-    assert found(run([T], [*GOOD[:2], *written, GOOD[3]])) == anomalies
-
-
-def test_a_forged_number() -> None:
-    """A plain message is not a part of a transaction, whatever its producer wrote."""
-    forged = arrive(0, A, headers=(("_RF_TX_PART", b"1/2"),))
-    clean = [
-        item._replace(headers=tuple(h for h in item.headers if h[0] != "_RF_TX_PART"))
-        for item in accept(forged)
-    ]
-
-    assert check(run([forged], clean)) == []
-    assert found(run([forged], accept(forged))) == {"CORRUPTED": 1}
-
-
-def place(records: Sequence[Record], *order: int) -> list[Record]:
-    return [records[item]._replace(offset=2 * number) for number, item in enumerate(order)]
-
-
 def test_parts_of_one_group() -> None:
     """O1: parts of one group are in the order of their numbers, and other groups may come between."""
     one = envelope(0, part("g"), part("h"), part("g"))
@@ -293,27 +278,6 @@ def test_parts_of_one_group() -> None:
     finding = only(run([one], place(good, 2, 1, 0)))
     assert finding.anomaly is Anomaly.REORDERED
     assert finding.places == (one.place, Place("orders.accepted", 0, 4), one.place)
-
-
-def test_with_plain_messages_of_its_group() -> None:
-    """O3: a transaction at home with its group keeps the order of arrival among plain messages."""
-    inputs = [arrive(0, A, b"g"), envelope(1, part("g"), part("g"), key=b"g"), arrive(2, B, b"g")]
-    good = emit(*inputs)
-
-    assert check(run(inputs, good)) == []
-    for wrong in ((1, 0, 2, 3), (0, 1, 3, 2), (0, 3, 1, 2), (3, 0, 1, 2)):
-        assert found(run(inputs, place(good, *wrong))) == {"REORDERED": 1}
-
-
-def test_no_order_between_lanes() -> None:
-    """O4: transactions of another key, from whichever input partition, may overtake."""
-    inputs = [arrive(0, A, b"g0"), envelope(1, part("g0"), key=b"k1"), arrive(2, B, b"g0")]
-    good = emit(*inputs)
-
-    for order in ((1, 0, 2), (0, 2, 1)):
-        assert check(run(inputs, place(good, *order))) == []
-    elsewhere = [inputs[0], envelope(0, part("g0"), key=b"g0", partition=1)]
-    assert check(run(elsewhere, place(emit(*elsewhere), 1, 0))) == []
 
 
 def test_attributed() -> None:
@@ -352,14 +316,3 @@ def test_apart() -> None:
         "group 'h' is in several partitions of payments.accepted: [0] from orders, [1] from payments"
         in finding.text
     )
-
-
-def test_deleted_envelope() -> None:
-    """Parts of a deleted envelope show whether it was whole or torn, by the number that they carry; the rest is unknown."""
-    after = arrive(5, B, b"k")
-    history = run([after], [], log_starts={0: 5})
-    good = [*emit(T), emit(after)[0]._replace(offset=90)]
-
-    assert found(replace(history, accepted=good)) == {"GAP": 1}
-    assert found(replace(history, accepted=without(good, 1))) == {"GAP": 1, "TORN": 1}
-    assert found(replace(history, accepted=[*good, good[1]._replace(offset=91)])) == {"DOUBLED": 1, "GAP": 1}
