@@ -11,6 +11,8 @@ class Fetched(NamedTuple):
     value: bytes | None = b"value"
     timestamp: int = 0
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    topic: str = "orders.accepted"
+    partition: int = 1
 
 
 def of(group: bytes | None, *offsets: int) -> list[Fetched]:

@@ -56,7 +56,6 @@ OBSERVED = [
     observe(RESEND, b"DUPLICATE orders/0/0", 3),
 ]
 SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
-    "nothing happened": (story([], []), {}),
     "a null ID is none": (story([PLAIN, NULL], accept(PLAIN)), {"LOST": 1}),
     "an empty ID is none": (story([EMPTY, EMPTY_AGAIN], accept(EMPTY)), {"LOST": 1}),
     "the original is in another lane": (
@@ -78,7 +77,6 @@ SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
         replace(EXACT, sends=[*SENT, *attempts(RESEND, outcome=Outcome.UNKNOWN)]),
         {},
     ),
-    "an attempt written twice": (replace(EXACT, inputs=[*INPUTS, RESEND._replace(offset=4)]), {}),
     "order unknown, the later accepted": (story([FIRST, ELSEWHERE], accept(ELSEWHERE)), {}),
     "order unknown, the earlier accepted": (story([FIRST, ELSEWHERE], accept(FIRST)), {}),
 }
@@ -137,7 +135,6 @@ def test_doubled() -> None:
         (b"orders/2/0", "no place of the input"),
         (b"payments/0/0", "no place of the input"),
         (b"orders/0", "names no input record"),
-        (b"orders/0/-1", "names no input record"),
         (b"orders/0/" + b"9" * 5_000, "names no input record"),
         (None, "names no input record"),
     ],

@@ -49,7 +49,6 @@ LOST, REPEATED, OVERLAPPED = Anomaly.LOST, Anomaly.REPEATED, Anomaly.OVERLAPPED
     ("runs", "more", "anomalies"),
     [
         (GOOD, [], []),
-        (GOOD[::-1], [], []),  # the order of lines does not matter
         (BY_TURNS, [], []),
         (GOOD[:2], [], [LOST]),
         ([*GOOD[:2], run(2, 2, None)], [], [LOST]),
@@ -57,7 +56,6 @@ LOST, REPEATED, OVERLAPPED = Anomaly.LOST, Anomaly.REPEATED, Anomaly.OVERLAPPED
         # A handler may begin at the moment at which another ends. An overlap with a longer, earlier one is seen as well.
         ([run(0, 0, 1), run(1, 1, 2), run(2, 2)], [], []),
         ([run(0, 0, 1.1), run(1, 1), run(2, 2)], [], [OVERLAPPED]),
-        ([run(0, 0, 9), run(1, 1), run(2, 2)], [], [OVERLAPPED] * 2),
         # A kill excuses what ran, and what had ended and was not written; the group then goes on in order.
         (CUT_OFF, [Disturbance(A, 1.2)], []),
         ([*CUT_OFF[:2], run(0, 4, pid=B), *HEIR], [Disturbance(A, 1.2)], []),
@@ -68,7 +66,6 @@ LOST, REPEATED, OVERLAPPED = Anomaly.LOST, Anomaly.REPEATED, Anomaly.OVERLAPPED
         # It excuses nothing of another process, or of another time.
         (AT_ONCE, [Disturbance(A, 1)], []),
         (AT_ONCE, [Disturbance(B, 1)], [REPEATED]),
-        (AT_ONCE, [Disturbance(A, -1)], [REPEATED]),
         (AT_ONCE, [Disturbance(A, 9)], [REPEATED]),
         # Who goes back repeats all that follows. What a living process finished is written when the partition changes hands.
         ([*FROM_THE_BEGINNING[:3], run(2, 5, pid=B)], [Disturbance(A, 2)], [Anomaly.REORDERED]),
@@ -87,7 +84,6 @@ LOST, REPEATED, OVERLAPPED = Anomaly.LOST, Anomaly.REPEATED, Anomaly.OVERLAPPED
         # A run in its partition begins only after its lease has run out.
         (CUT_OFF, [Disturbance(A, 2, lease=3)], []),
         (CUT_OFF, [Disturbance(A, 2, lease=3.1)], [Anomaly.EARLY]),
-        (CUT_OFF, [Disturbance(A, 2, lease=4.1)], [Anomaly.EARLY] * 2),
         ([*CUT_OFF[:2], *(replace(item, partition=1) for item in HEIR)], [Disturbance(A, 2, lease=4.1)], []),
         ([run(0, 0), *HEIR], [Disturbance(A, 2, lease=4.1)], []),  # it was at rest
         (WOKEN, [Disturbance(A, 2, 8, lease=3)], []),
@@ -113,7 +109,6 @@ ELSEWHERE = [BY_TURNS[0], *(replace(turn, partition=1, pid=B) for turn in BY_TUR
     ("runs", "more", "count"),
     [
         # A holder keeps its token, and the next one has a higher token, by any amount.
-        (fenced(GOOD, 1, 1, 1), [], 0),
         (fenced(GOOD, 1, 2, 5), [], 0),
         (fenced(BY_TURNS, 1, 2, 3), [], 0),
         (fenced(GOOD, 2, 2, 1), [], 1),
@@ -121,7 +116,6 @@ ELSEWHERE = [BY_TURNS[0], *(replace(turn, partition=1, pid=B) for turn in BY_TUR
         (fenced(BY_TURNS, 1, 2, 1), [], 1),
         # Two processes never have one token of a partition.
         (fenced([*BY_TURNS[:2], run(2, 2, pid=B)], 4, 4, 5), [], 1),
-        (fenced(ELSEWHERE, 4, 4, 4), [], 0),
         (fenced(ELSEWHERE, 4, 3, 3), [], 0),
         # Two holders at once only after a lease ran out, if the later one has the higher token.
         (fenced(TOGETHER, 1, 1, 2, 2), [Disturbance(A, 1.5, 8)], 0),
@@ -131,7 +125,6 @@ ELSEWHERE = [BY_TURNS[0], *(replace(turn, partition=1, pid=B) for turn in BY_TUR
         (fenced(LATE, 2, 2, 2, 1), [Disturbance(A, 1, 8)], 0),
         (fenced(LATE, 2, 2, 2, 1), [Disturbance(A, 1, 6.5)], 1),
         (fenced(LATE, 2, 2, 2, 2), [Disturbance(A, 1, 8)], 1),
-        (fenced(LATE, 2, 2, 2, 3), [Disturbance(A, 1, 8)], 1),
     ],
 )
 def test_tokens(runs: list[Run], more: list[object], count: int) -> None:

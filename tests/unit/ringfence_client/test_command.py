@@ -53,15 +53,12 @@ def test_current_folder_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatc
     ("text", "complaint"),
     [
         (f"{MODULE}", "is not MODULE:FUNCTION"),
-        (":handle", "is not MODULE:FUNCTION"),
         (f"{MODULE}_of_nobody:handle", f"there is no module {MODULE}_of_nobody"),
-        (f"{MODULE}.within:handle", f"there is no module {MODULE}.within"),
         (f"{MODULE}:Desk.handle", f"{MODULE} has no Desk.handle"),
         (f"{MODULE}:number", "number is not a function"),
         (f"{MODULE}:generate", "generate is a generator function"),
         (f"{MODULE}_faulty:handle", "does not load: ZeroDivisionError"),
         (f"{MODULE}_quoting:handle", f"{MODULE}_quoting.py, line 2)"),
-        (f"{MODULE}_unparsed:handle", "does not load: SyntaxError"),
         (f"{MODULE}_lacking:handle", "needs what_nobody_has, which is missing"),
         ("..handlers:handle", "does not load"),
     ],
@@ -71,7 +68,6 @@ def test_what_cannot_be_loaded_says_why(folder: Path, text: str, complaint: str)
     (folder / f"{MODULE}.py").write_text("number = 7\ndef generate(message): yield message\n")
     (folder / f"{MODULE}_faulty.py").write_text("\n1 / 0\n")
     (folder / f"{MODULE}_quoting.py").write_text("import json\njson.loads('{')\n")
-    (folder / f"{MODULE}_unparsed.py").write_text("def\n")
     (folder / f"{MODULE}_lacking.py").write_text("import what_nobody_has\n")
 
     with pytest.raises(ConfigurationError) as raised:
@@ -147,10 +143,8 @@ def test_exceptions_by_name(folder: Path) -> None:
     ("text", "complaint"),
     [
         ("", "names no exception; write for example ValueError,json.JSONDecodeError"),
-        (f"{MODULE}:BadOrder", "names no exception"),
         ("BadOrder", "write MODULE.CLASS for one of a module, such as orders.BadOrder"),
         ("json.BadOrder", "json has no BadOrder"),
-        ("json.nothing.BadOrder", "there is no module json.nothing"),
         (f"{MODULE}_faulty.BadOrder", "does not load: ZeroDivisionError"),
     ],
 )

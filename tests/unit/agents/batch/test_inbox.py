@@ -1,7 +1,6 @@
 """The inbox of a lane: batches in order and joined where possible."""
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from agents.batch.inbox import MAIL_MAX, Inbox
 INPUT, FORWARD = "orders", "app-orders-forward"
 
 
-def batch(begin: int, end: int, topic: str = INPUT, seek: int = 1, **more: Any) -> FetchedBatch:
+def batch(begin: int, end: int, topic: str = INPUT, seek: int = 1, partition: int = 0) -> FetchedBatch:
     """Offsets stand for records."""
     records: Any = list(range(begin, end))
-    return FetchedBatch(topic, 0, begin, end, records, seek, **more)
+    return FetchedBatch(topic, partition, begin, end, records, seek)
 
 
 def taken(mail: Inbox) -> list[FetchedBatch]:
@@ -88,15 +87,17 @@ def test_nothing_is_lost_doubled_or_overtaken(seed: int) -> None:
     assert all(value == sorted(value) for value in went.values())
 
 
-def _of(partition: int, begin: int, end: int) -> FetchedBatch:
-    return replace(batch(begin, end), partition=partition)
-
-
 def test_a_transaction_takes_what_all_partitions_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction takes one batch of each partition, up to its number of records. A forwarded batch goes alone."""
     monkeypatch.setattr("agents.batch.inbox.TRANSACTION_RECORDS_MAX", 10)
     mail = Inbox()
-    first = [_of(0, 0, 4), _of(1, 0, 4), batch(0, 1, FORWARD), _of(2, 0, 4), _of(0, 9, 10), _of(3, 0, 2)]
+    first = [
+        *(batch(0, 4, partition=number) for number in (0, 1)),
+        batch(0, 1, FORWARD),
+        batch(0, 4, partition=2),
+        batch(9, 10),
+        batch(0, 2, partition=3),
+    ]
 
     assert [mail.add(item) for item in first] == [True, True, True, True, False, True]
     assert mail.pop_batches() == [first[0], first[1], first[5]]

@@ -136,13 +136,6 @@ def test_without_timestamps() -> None:
     ]
 
 
-def test_smaller_batches() -> None:
-    partition = Partitioner(4)[b"g"]
-    load = _load(plan(), [Record(index) for index in range(10, 15)], records_max={partition: 2})
-
-    assert [(batch.first[1], batch.count) for batch in load.batches] == [(10, 2), (12, 2), (14, 1)]
-
-
 def test_quarantine() -> None:
     """A record that is too large, refused or malformed goes to quarantine with the reason, and counts as in flight.
 

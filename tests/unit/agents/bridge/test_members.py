@@ -8,9 +8,6 @@ from agents.bridge.member_admission import member_position
 from agents.bridge.members import Adopt, MemberPosition, MemberPositions, Owner, Refuse, Run, decide, owner
 from agents.bridge.offsets import AT_REST, NOT_BEGUN, Map, OffsetMetadata, encode
 from ringfence_kafka.groups.committed_offsets import Committed
-from ringfence_kafka.protocol.hop import Source
-from tables.codec import Route
-from tables.hops import Arrival, HopMemory
 
 TWO = ("berlin", "paris")
 THREE = ("berlin", "paris", "rome")
@@ -34,6 +31,10 @@ OF_THREE = {"berlin": _at(9, FORMER), "paris": _at(9, FORMER), "rome": _at(5, FO
         ),
         pytest.param(TWO, {"berlin": _at(5), "paris": _at(9)}, Run(ONE), id="same members, wherever they are"),
         pytest.param(TWO, {"berlin": _at(5, None), "paris": _at(9)}, Run(ONE), id="an operator has set an offset"),
+        pytest.param(
+            ("berlin",), {name: _at(40, None, "") for name in TWO}, Adopt(Map(1, ("berlin",)), {0: 40}),
+            id="an operator has set the offsets of all, and a member leaves",
+        ),
         pytest.param(
             THREE, {"berlin": _at(5), "paris": _at(9)}, Refuse(0, {"berlin": 5, "paris": 9}),
             id="changed at different offsets: the records between would go to nobody or to two",
@@ -73,25 +74,6 @@ def test_members(
 ) -> None:
     """Members change only if each message goes to exactly one of them; with the same members a bridge runs as before."""
     assert decide(members, found, {0: 3, 1: 3}) == decision
-
-
-def test_stand_in_for_a_lost_member() -> None:
-    """A stand-in for a lost member takes its share under a separate name, whose messages are not known yet.
-
-    Offsets that are set back lose that share.
-    """
-    source, topic = "eu.berlin.%s.orders", "A" * 22
-    stands = {"berlin": _at(100), "paris": _at(40, still="")}
-    memory = HopMemory(20_000)
-    own, lost = (Route(Source(source % name, topic, 0), 0) for name in TWO)
-    memory.apply(memory.check([Arrival(own, 101, 100)]))
-    waiting = range(40, 100)
-
-    assert decide(TWO, stands, {0: 0}) == Run(ONE)
-    assert not any(memory.check([Arrival(lost, number, 40) for number in waiting]).known)
-    back = {name: _at(40, None, "") for name in TWO}
-    assert decide(("berlin",), back, {0: 0}) == Adopt(Map(1, ("berlin",)), {0: 40})
-    assert all(memory.check([Arrival(own, number, 40) for number in waiting]).known)
 
 
 def test_source_recreated_and_members_changed() -> None:

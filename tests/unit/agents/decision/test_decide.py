@@ -138,28 +138,6 @@ def test_home(
         assert homes(outcome) == ([] if home == lane else [(home, 7)])
 
 
-def test_verdicts_and_origins() -> None:
-    """Records that stay get a verdict each, and only the accepted IDs an origin: partition, offset, timestamp.
-
-    A forwarded record is not checked here: its ID becomes known only at its home.
-    """
-    records = [
-        Given(9, AWAY, [_id(b"a")], timestamp=99),
-        Given(10, HOME, [_id(b"a")], timestamp=100),
-        Given(11, HOME, timestamp=101),
-        Given(12, HOME, [_id(b"a")], timestamp=102),
-        Given(13, HOME_2, [_id(b"b")], timestamp=103),
-    ]
-
-    outcome = _decide(_path(), records)
-
-    assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED, DUPLICATE, ACCEPTED]
-    assert outcome.checked.new_ids == [encode_id(b"a"), encode_id(b"b")]
-    assert outcome.new_origins == [Origin(3, 10, 100), Origin(3, 13, 103)]
-    assert [item.group for item in outcome.here] == [HOME, HOME, HOME, HOME_2]
-    assert outcome.checked.new_times == [100, 103]
-
-
 def test_originals() -> None:
     """A diverted duplicate's original is named, from the slots or from earlier in the same batch; others have none."""
     path, table = _path(duplicates="divert"), Table()

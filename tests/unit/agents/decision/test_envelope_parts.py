@@ -5,7 +5,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import Units
-from ringfence_kafka.protocol.stored_ids import digest_id, encode_id, foreign_id, of_address
+from ringfence_kafka.protocol.stored_ids import encode_id
 from tests.unit.agents.decision.test_decide_envelopes import SETTINGS, Lane, envelope, part
 
 
@@ -35,21 +35,6 @@ def test_bare_parts_are_read_as_all_others(
     quick = opened()
     monkeypatch.setattr(units, "_plain", set())
     assert quick == opened()
-
-
-def test_long_id_in_a_part() -> None:
-    """A long ID in a part is kept as its digest, for its own address and for another. The digest leads back to the address."""
-    long = "x" * 257
-    own, foreign = (
-        Units(SETTINGS.addresses[0], SETTINGS.addresses[1:3])
-        .open(envelope(0, part(address, ID=long)), None)
-        .ids[0]
-        for address in (None, "payments")
-    )
-
-    assert own == digest_id(long.encode())
-    assert foreign == foreign_id("payments", own)
-    assert of_address(foreign) == ("payments", own)
 
 
 def test_old_timestamps_of_parts() -> None:

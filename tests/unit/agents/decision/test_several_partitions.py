@@ -86,14 +86,6 @@ def test_sequences_of_parts(own: str | None, ids: list[str | None], sequences: l
     assert [item.get("_RF_SEQ") for item in headers if "_RF_TX_PART" in item] == sequences
 
 
-@pytest.mark.parametrize(("lanes", "capacity"), [(0, 100), (1, 0)])
-def test_no_sequence_without_detection_or_lanes(lanes: int, capacity: int) -> None:
-    lane = _lane(lanes, capacity)
-    headers = _headers(lane, lane.decide_all({0: [record(0, b"2", b"1")]}))
-
-    assert all("_RF_SEQ" not in item for item in headers)
-
-
 def test_cut_before_an_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records behind a cut wait for the next transaction, in its partition and in later ones."""
     monkeypatch.setattr("agents.decision.decide.BATCH_PARTS_MAX", 3)

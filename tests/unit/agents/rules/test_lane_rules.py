@@ -42,7 +42,6 @@ def _address(**keys: Any) -> AddressSettings:
     "changed",
     [
         {"duplicate_id_from": "value"},
-        {"duplicate_id_from": "key"},
         {"duplicate_id_from": ["header:a", "header:b"]},
         {"duplicate_id_headers": ["b", "a"]},
         {"group_header": "x"},

@@ -21,7 +21,6 @@ def _address(lanes: int) -> AddressSettings:
         (1, {"changelog": 4, "forward": 4}),  # left from before
         (2, {"changelog": 2, "forward": 2}),
         (2, {"changelog": 4, "forward": 4}),
-        (4, {"changelog": 4, "forward": 4}),
         (2, {"changelog": 2, "forward": 2, "input": 5}),
     ],
 )
@@ -55,8 +54,6 @@ def test_too_few_partitions_after_a_change(role: str) -> None:
     ("lanes", "before", "now", "grow"),
     [
         (1, 4, 5, None),
-        (1, 3, 8, None),
-        (2, 4, 6, None),
         (4, 4, 8, None),
         (4, 4, 6, 8),
         (2, 4, 5, 6),

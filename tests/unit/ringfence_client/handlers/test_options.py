@@ -13,7 +13,6 @@ from ringfence_client import ConsumerOptions, Reject
     ("given", "said"),
     [
         ({"concurrency": 10_001}, "concurrency = 10001: 1 to 10,000"),
-        ({"batch": -1}, "batch = -1: 0 to 10,000"),
         ({"max_attempts": 0}, "max_attempts = 0: 1 or more"),
         ({"memory_max": 1}, "memory_max = 1: 16,777,216 bytes or more"),
         ({"handler_timeout": -0.1}, "handler_timeout = -0.1: 0 seconds or more"),
@@ -23,7 +22,6 @@ from ringfence_client import ConsumerOptions, Reject
         ({"lease_idle": 11.0}, "lease_idle = 11.0: from 0.2 seconds to lease_timeout = 10.0"),
         ({"retry_max": 0.05}, "retry_max = 0.05: less than the first delay, retry_delay = 0.1"),
         ({"retry_multiplier": 0.9}, "retry_multiplier = 0.9: "),
-        ({"retry_multiplier": math.nan}, "retry_multiplier = nan: "),
         ({"retry_jitter": 1.1}, "retry_jitter = 1.1: a fraction"),
         ({"max_attempts": 1, "retry_time": 120.0}, "retry_time = 120: has no effect with max_attempts = 1"),
         (
@@ -35,10 +33,6 @@ from ringfence_client import ConsumerOptions, Reject
             "retry_max = 60: the delays between max_attempts = 5 take 180.1 s at most, less than retry_time = 600: leave out",
         ),
         (
-            {"max_attempts": 2, "retry_time": 600.0, "retry_max": 60.0},
-            "retry_max = 60: the delays between max_attempts = 2 take 60 s at most, less than retry_time = 600: leave out",
-        ),
-        (
             {"retry_delay": 0.001, "retry_multiplier": 1.0},
             "retry_time = 600: more than 10,000 attempts fit into it with retry_delay = 0.001",
         ),
@@ -48,7 +42,6 @@ from ringfence_client import ConsumerOptions, Reject
         ({"reject_on": (KeyError, Reject)}, "reject_on = Reject: a handler raises it to decide"),
         ({"reject_on": (StopIteration,)}, "reject_on = StopIteration: Python makes it a RuntimeError"),
         ({"reject_on": (int,)}, "reject_on = int: this is no class of exceptions"),
-        ({"reject_on": ("ValueError",)}, "reject_on = 'ValueError': this is no class of exceptions"),
     ],
 )
 def test_refused(given: dict[str, Any], said: str) -> None:

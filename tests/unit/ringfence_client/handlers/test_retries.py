@@ -39,7 +39,10 @@ def test_a_new_holder_keeps_the_retry_time() -> None:
 
 
 def test_what_failed_did_not_kill() -> None:
-    """Restarts while a message waits for its next attempt do not make it one that kills its process."""
+    """Restarts while a message waits for its next attempt do not make it one that kills its process.
+
+    Deaths do not count as attempts: a message that failed twice and then died with its process gets a third attempt.
+    """
     policy = ConsumerOptions().policy
     failed = Failures(12, 0)
 
@@ -48,12 +51,7 @@ def test_what_failed_did_not_kill() -> None:
     assert policy.last_before_death(16, failed)
     assert policy.died_of_it(17, failed)
     assert policy.died_of_it(5, None)
-
-
-def test_deaths_are_counted_apart() -> None:
-    """Deaths do not count as attempts: a message that failed twice and then died with its process gets a third attempt."""
     policy = ConsumerOptions(max_attempts=3).policy
-
     assert not policy.died_of_it(3, Failures(2, 0))
     assert policy.died_of_it(5, Failures(2, 0))
     assert policy.last_before_death(4, Failures(2, 0))

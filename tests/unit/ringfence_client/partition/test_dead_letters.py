@@ -1,6 +1,5 @@
 """Dead letters that wait are written some at a time, in few batches."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,18 +8,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from ringfence_client.partition import dead_letters
 from ringfence_client.partition.dead_letters import DeadLetter, DeadLetters, DeadLetterTopic, PendingLetters
 from ringfence_kafka.producer.transactional import Outgoing
-
-
-@dataclass
-class Fetched:
-    """As a consumer reads it."""
-
-    offset: int
-    key: bytes | None = None
-    value: bytes | None = b"v"
-    topic: str = "orders.accepted"
-    partition: int = 1
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+from tests.support.consumers.windows import Fetched
 
 
 class _Producer:
@@ -40,7 +28,7 @@ def _counts(batches: list[Outgoing]) -> list[tuple[int, int]]:
 def test_those_of_a_partition_go_together() -> None:
     """Dead letters of one partition go into one batch, as far as there is room, because each batch is a round trip."""
     keyed = [Fetched(offset, b"%d" % (offset % 2)) for offset in range(100)]
-    alone = [Fetched(offset) for offset in range(100, 150)]
+    alone = [Fetched(offset, None) for offset in range(100, 150)]
     found = _counts(_outgoing([*keyed, *alone]))
 
     assert len({partition for partition, _ in found}) == len(found) <= 3
@@ -50,7 +38,7 @@ def test_those_of_a_partition_go_together() -> None:
 @pytest.mark.parametrize("bytes_max", [5_000, 1_000_000])
 def test_as_far_as_there_is_room(bytes_max: int) -> None:
     """A batch never exceeds the limit of the topic or of the producer."""
-    found = _outgoing([Fetched(offset, value=b"x" * 1_000) for offset in range(200)], bytes_max)
+    found = _outgoing([Fetched(offset, None, b"x" * 1_000) for offset in range(200)], bytes_max)
 
     assert sum(item.builder.record_count() for item in found) == 200
     assert max(item.builder.size() for item in found) <= min(bytes_max, 64 * 1024)
@@ -62,7 +50,7 @@ def _pending(count: int, size: int = 1) -> tuple[PendingLetters, list[Any]]:
     hurried: list[Any] = []
     pending = PendingLetters("orders.accepted/1", of, lambda: hurried.append(None))
     for offset in range(count):
-        pending.add_letter(DeadLetter(Fetched(offset, value=b"x" * size), "no", 1))
+        pending.add_letter(DeadLetter(Fetched(offset, None, b"x" * size), "no", 1))
     hurried.clear()
     return pending, hurried
 

@@ -15,13 +15,12 @@ FRESH = Progress(0, topic_id="B")
 
 
 def test_nothing_has_changed() -> None:
-    """The record is taken as it is, whatever became of the offset's own record in the meantime."""
+    """The record is taken as it is, whatever became of the offset's own record in the meantime.
+
+    A partition without a record resumes at the group's offset, or at the start without one.
+    """
     assert resume(RECORD, LOG) == Resumption(RECORD)
     assert resume(RECORD, replace(LOG, committed=None)) == Resumption(RECORD)
-
-
-def test_no_record() -> None:
-    """A partition without a record resumes at the group's offset, or at the start without one."""
     assert resume(None, LOG).progress == Progress(100, topic_id="A")
     assert resume(None, replace(LOG, committed=None, start=30)).progress == Progress(30, topic_id="A")
 

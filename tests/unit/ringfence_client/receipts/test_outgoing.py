@@ -33,7 +33,6 @@ def compose(keys: dict[str, Any], **given: Any) -> OutgoingMessage:
         ({"duplicate_id_from": "key"}, {"key": "k"}),
         ({"duplicate_id_from": "header:id"}, {"duplicate_id": "a"}),
         ({"duplicate_id_from": ["header:a", "value:/id"]}, {"headers": [("a", "1")], "value": '{"id":7}'}),
-        ({"duplicate_id_from": ["value", "key"]}, {"key": "k"}),
         ({"duplicate_id_from": "value"}, {"key": "k"}),
         ({"group_header": "g"}, {"duplicate_id": "a", "key": "k", "headers": [("g", "1")]}),
         ({"group_header": "g"}, {"duplicate_id": "a", "key": "k"}),
