@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -50,24 +49,6 @@ def test_forwards_as_it_is(two: Two, tmp_path: Path) -> None:
 
 
 # The first waits for a session to run out; the model of instances has all points.
-@pytest.mark.parametrize("point", [pytest.param("mid-send", marks=pytest.mark.long), "after-commit"])
-def test_killed(two: Two, tmp_path: Path, point: str) -> None:
-    """B3: the bridge is killed at each point; the next process continues, nothing is lost, nothing passes twice."""
-    given = prepare(two, tmp_path, window=100)
-    given.send(messages(400))
-    process = processes.BridgeProcess(given.config, given.name)
-    try:
-        process.start(RINGFENCE_FAILPOINTS=f"{point}:{given.name}=kill@2")
-        assert process.wait_end() == -signal.SIGKILL
-        process.start()
-        got = given.settled([400])
-    finally:
-        process.destroy()
-
-    passed = processes.passed(got)
-    assert sorted(int(item.value or b"") for item in passed) == list(range(400))
-
-
 def test_what_the_target_does_not_take(two: Two, tmp_path: Path) -> None:
     """B12: a message that is too large for the target, or malformed, goes to quarantine there with the reason; the rest flows.
 
@@ -139,57 +120,38 @@ def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
     assert kept.source == f"{given.topic}/0/137"
 
 
-def test_filter_and_headers(two: Two, tmp_path: Path) -> None:
-    """The bridge forwards only records with one of the values, with the added headers; it confirms and counts the rest."""
-    given = prepare(
-        two, tmp_path, filter_header="land", filter_values=["fr", "be"], add_headers={"by": "bridge"}
-    )
-    lands = [b"fr", b"de", b"be", None]
-    given.send(
-        [Sent(None, b"g", b"%d" % index, (("land", lands[index % 4]), ("by", b"me"))) for index in range(40)]
-    )
-    with processes.quick(given.config):
-        got = given.settled([40])
-    (row,) = processes.status(given.config, code=0)["bridges"][given.name]["partitions"]
-
-    assert numbers(got) == [index for index in range(40) if index % 2 == 0]
-    assert {tuple(value for name, value in item.headers if name == "by") for item in got} == {(b"bridge",)}
-    assert (row["filtered"], row["forwarded"], row["lag"]) == (20, 20, 0)
-
-
 def test_drain(two: Two, tmp_path: Path) -> None:
-    """--drain forwards the present messages, but no aborted ones, stops exactly there, and ends."""
+    """--drain forwards the present messages, but no aborted ones, stops exactly there, and ends.
+
+    A partition that makes no progress ends it with its reason, when all others are drained.
+    """
     given = prepare(two, tmp_path, source_partitions=2)
+
+    def drain() -> tuple[int, str]:
+        arguments = ("bridge", "--drain", "--web-port", "0", "--config", str(given.config))
+        done = run_verb(*arguments, check=False)
+        return done.returncode, done.stderr
+
     given.send(messages(500), 0)
     for commit in (True, False):
         kafka.send_in_transaction(
             two.source, given.topic, messages(10, first=500), commit=commit, partition=1
         )
-    done = run_verb(
-        "bridge", given.name, "--drain", "--web-port", "0", "--config", str(given.config), check=False
-    )
+    code, said = drain()
 
-    assert done.returncode == 0, done.stderr
-    assert kafka.committed(two.source, given.group, given.topic, 2) == kafka.end_offsets(
-        two.source, given.topic, 2
-    )
+    assert code == 0, said
+    ends = kafka.end_offsets(two.source, given.topic, 2)
+    assert kafka.committed(two.source, given.group, given.topic, 2) == ends
     assert sorted(numbers(given.got())) == list(range(510))
 
+    kafka.commit(two.source, given.group, given.topic, 900)
+    given.send(messages(10, first=510), 1)
+    code, said = drain()
 
-def test_drain_with_what_stands(two: Two, tmp_path: Path) -> None:
-    """A partition that makes no progress ends the drain with its reason, when all others are drained."""
-    given = prepare(two, tmp_path, source_partitions=2)
-    given.send(messages(10), 0)
-    given.send(messages(10, first=10), 1)
-    kafka.commit(two.source, given.group, given.topic, 50)
-    done = run_verb("bridge", "--drain", "--web-port", "0", "--config", str(given.config), check=False)
-
-    assert done.returncode == 1, done.stderr
-    assert (
-        f"ringfence: bridge {given.name}: not drained: stopped: group {given.group} has committed 50 of"
-        in done.stderr
-    )
-    assert kafka.committed(two.source, given.group, given.topic, 2) == [50, 10]
+    assert code == 1, said
+    stopped = f"stopped: group {given.group} has committed 900 of"
+    assert f"ringfence: bridge {given.name}: not drained: {stopped}" in said
+    assert kafka.committed(two.source, given.group, given.topic, 2) == [900, ends[1] + 10]
 
 
 async def _commit_as_bridge(bootstrap: str, given: Set, partition: int, offset: int) -> None:
@@ -287,13 +249,20 @@ def test_what_is_missing(two: Two, tmp_path: Path) -> None:
 def test_processes_with_another_filter(two: Two, tmp_path: Path) -> None:
     """A second process with another filter forwards nothing and names the difference at each look.
 
-    When the first has ended it begins by itself.
+    When the first has ended it begins by itself. Only records with one of the values are forwarded, with the added headers.
     """
-    given = prepare(two, tmp_path, source_partitions=2, filter_header="land", filter_values=["fr"])
+    given = prepare(
+        two,
+        tmp_path,
+        source_partitions=2,
+        filter_header="land",
+        filter_values=["fr"],
+        add_headers={"by": "bridge"},
+    )
     newer = tmp_path / "newer.toml"
     newer.write_text(given.config.read_text().replace('["fr"]', '["be"]'))
     sent = [
-        Sent(b"%d" % index, None, b"%d" % index, (("land", (b"fr", b"be")[index % 2]),))
+        Sent(b"%d" % index, None, b"%d" % index, (("land", (b"fr", b"be")[index % 2]), ("by", b"me")))
         for index in range(40)
     ]
     second = processes.BridgeProcess(newer, f"{given.name}-newer")
@@ -318,5 +287,6 @@ def test_processes_with_another_filter(two: Two, tmp_path: Path) -> None:
 
     assert sorted(numbers(got)) == list(range(0, 40, 2))
     assert sorted(numbers(late)) == [*range(0, 40, 2), 99]
+    assert {tuple(value for name, value in item.headers if name == "by") for item in late} == {(b"bridge",)}
     assert "filter_values = [" in reasons
     assert "starts when the last one has stopped" in reasons

@@ -15,7 +15,7 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tests.support import kafka
 from tests.support.kafka import Got, Sent, at_home
-from tests.support.worker import Running, configure, run_verb, worker
+from tests.support.worker import Running, configure, one_address, run_verb, worker
 
 APP = "hops"
 TOPIC_ID = "AbC_-67890123456789012"
@@ -124,8 +124,7 @@ def _verb(config: Path, verb: str, *arguments: str, code: int = 0) -> str:
 
 
 def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:
-    name = kafka.unique("hops-errors")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    name, config = one_address(tmp_path, bootstrap, "hops-errors")
 
     def refused(*arguments: str) -> str:
         done = run_verb("rings", *arguments, "--config", str(config), check=False)
@@ -154,8 +153,7 @@ def test_clear_waits_for_what_is_unread(
 
     Unread hops would give the lanes the old confirmations again.
     """
-    name = kafka.unique("hops-unread")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    name, config = one_address(tmp_path, bootstrap, "hops-unread", 2)
     settings, bridged, forward = load(config), f"BRIDGE.{name}", wire_names.forward_topic(name, name)
     monkeypatch.setattr(pending_input, "WAIT_LIMIT_S", 0.5)
 

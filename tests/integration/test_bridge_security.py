@@ -47,14 +47,10 @@ def _forwards(secured: SecuredBroker, config: Path, name: str, environment: dict
     kafka.send(
         secured.plaintext, f"{name}-source", [*messages(50), messages(1)[0]._replace(value=b"x" * 900_000)]
     )
-    process = BridgeProcess(config, name, environment=environment)
-    try:
-        process.start()
+    with BridgeProcess(config, name, environment=environment) as process:
         process.wait_ready()
         processes.confirmed_at(secured.plaintext, f"{name}-app-bridge-{name}", f"{name}-source", [51])
         assert process.stop() == 0
-    finally:
-        process.destroy()
     return process.log()
 
 

@@ -98,17 +98,13 @@ def test_offset_beyond_the_end(two: Two, tmp_path: Path) -> None:
     given.send(messages(10), 0)
     kafka.commit(two.source, given.group, given.topic, 50)
     assert "which ends at 10" in _row(given)["error"]
-    process = processes.BridgeProcess(given.config, given.name)
-    try:
-        process.start()
+    with processes.BridgeProcess(given.config, given.name) as process:
         wait_for(lambda: "which ends at 10" in str(process.health()[1]), process.log)
         assert process.health()[0] == 503
         given.send(messages(10, first=10), 1)
         wait_for(lambda: kafka.committed(two.source, given.group, given.topic, 2)[1] == 10, process.log)
         wait_for(lambda: _row(given)["since"] is not None, process.log)
         assert process.stop() == 0
-    finally:
-        process.destroy()
     given.send(messages(90, first=100), 0)
     kafka.commit(two.source, given.group, given.topic, 60)
     with processes.quick(given.config):

@@ -26,9 +26,16 @@ from tests.harness.workloads.message_groups import (
 )
 from tests.support import kafka
 from tests.support.checkout import ROOT
-from tests.support.consumers.processes import ConsumerProcess, consumers, noted, progress_written, wait_shared
+from tests.support.consumers.processes import (
+    ConsumerProcess,
+    consumers,
+    latest_written,
+    noted,
+    progress_written,
+    wait_shared,
+)
 from tests.support.kafka import Sent
-from tests.support.worker import LIMIT_S, configure, run_verb, wait_for, worker
+from tests.support.worker import LIMIT_S, configure, one_address, run_verb, wait_for, worker
 
 SEED = 4_099
 PARTITIONS = 4
@@ -144,8 +151,7 @@ def test_lag_is_zero_behind_transactions(pair: Pair) -> None:
 
 def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> None:
     """A coroutine or a plain function gets the message as it was published: sent, accepted once and handled."""
-    name = kafka.unique("published")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    name, config = one_address(tmp_path, bootstrap, "published")
     lines = [
         {"id": "o-1", "group": "customer-7", "value": "one", "headers": {"colour": "red"}},
         {"id": "o-1", "group": "customer-7", "value": "one again"},
@@ -208,8 +214,7 @@ def _described(process: ConsumerProcess) -> list[dict[str, Any]]:
 
 def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path: Path) -> None:
     """Started and stopped in the middle of traffic, three processes handle each message once, each group in order."""
-    name = kafka.unique("come-and-go")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    name, config = one_address(tmp_path, bootstrap, "come-and-go", PARTITIONS)
     handled = tmp_path / "handled"
     shape = Shape(messages=20_011, group_size=31, interleave=43, randomized=True, ungrouped=0.05)
     messages = generate(shape, SEED)
@@ -253,44 +258,15 @@ def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path
     assert judge(runs, sent) == []
     assert len({run.pid for run in runs}) == 4
     assert all(run.attempt == 1 for run in runs)
-    assert _last_words(bootstrap, name) == dict.fromkeys(range(PARTITIONS), True)
-
-
-def _last_words(bootstrap: str, name: str) -> dict[int, bool]:
-    """Whether the last holder of each partition released it."""
-    written = progress_written(bootstrap, name, f"{name}-group", f"{name}.accepted")
-    return {item.partition: item.progress.released for item in written}
-
-
-def test_sigterm_lets_handlers_end(bootstrap: str, tmp_path: Path) -> None:
-    """Running messages end and are written after SIGTERM; waiting messages are left to the next consumer, which begins there."""
-    name = kafka.unique("leaves")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
-    messages = [GroupMessage("g", index, last=index == 4) for index in range(5)]
-    slow = ConsumerProcess(config, "c1", name, f"{name}-group", environment={"HANDLING_SECONDS": "2"})
-    heir = ConsumerProcess(
-        config, "c2", name, f"{name}-group", environment={"HANDLED_FILE": str(slow.handled)}
+    last = latest_written(bootstrap, name, f"{name}-group", f"{name}.accepted")
+    assert {partition: item.progress.released for partition, item in last.items()} == dict.fromkeys(
+        range(PARTITIONS), True
     )
-    with consumers(slow):
-        accept(bootstrap, name, messages)
-        wait_for(lambda: len(runs_in(slow.handled)) == 1, slow.log)
-        code = slow.stop()
-        left = runs_in(slow.handled)
-        [last] = progress_written(bootstrap, name, f"{name}-group", f"{name}.accepted")[-1:]
-        with consumers(heir):
-            wait_handled(slow.handled, "", 5, heir)
-
-    assert code == 0
-    assert [run.sequence for run in left if run.end is not None] == [0]
-    assert len(left) == 1
-    assert (last.progress.next, list(last.progress.finished), last.progress.released) == (1, [], True)
-    assert judge(runs_in(slow.handled), {"g": 5}) == []
 
 
-def test_sigterm_beside_a_handler_that_nobody_can_end(bootstrap: str, tmp_path: Path) -> None:
-    """The process ends without its handler, here a thread."""
-    name = kafka.unique("ends")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+def test_interrupted_beside_a_handler_that_nobody_can_end(bootstrap: str, tmp_path: Path) -> None:
+    """Ctrl-C ends a consumer as SIGTERM does, here without its handler, a thread."""
+    name, config = one_address(tmp_path, bootstrap, "ends")
     process = ConsumerProcess(
         config, "c", name, f"{name}-group", "--drain-timeout", "0.1", handler="never_ends"
     )
@@ -298,7 +274,9 @@ def test_sigterm_beside_a_handler_that_nobody_can_end(bootstrap: str, tmp_path: 
         accept(bootstrap, name, [GroupMessage("g", 0, last=True)])
         wait_for(lambda: len(runs_in(process.handled)) == 1, process.log)
 
-        assert process.stop() == 0
+        process.signal(signal.SIGINT)
+
+        assert process.wait_end() == 0
         assert "1 handlers still run" in process.log()
 
 
@@ -375,17 +353,6 @@ def test_web_port_taken(tmp_path: Path) -> None:
         f"ringfence: --web-port {port}: cannot listen on 127.0.0.1 (Address already in use"
     )
     assert said.endswith("): choose another, or 0 for none")
-
-
-def test_ended_before_it_holds_anything(bootstrap: str, tmp_path: Path) -> None:
-    """Ctrl-C ends a consumer as SIGTERM does, even when nothing is there to consume."""
-    name = kafka.unique("interrupted")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
-    process = ConsumerProcess(config, "c", name, f"{name}-group")
-    with consumers(process):
-        process.signal(signal.SIGINT)
-
-        assert process.wait_end() == 0
 
 
 def _consume(config: Path, address: str, *options: str) -> tuple[int, str]:

@@ -15,7 +15,7 @@ from ringfence_client.partition.parked_reader import ParkedReader
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka.readers import consumers
 from tests.support import kafka
-from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
+from tests.support.consumers.in_process import Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 
@@ -40,18 +40,6 @@ class Stuck:
 
 def _undone(running: Running) -> dict[str, int]:
     return dict(running.consumer.partitions[0].window.counts)
-
-
-async def _wait_parked(running: Running, count: int) -> None:
-    await until(lambda: _undone(running)["parked"] >= count, lambda: str(_undone(running)))
-
-
-async def _parked(bench: Bench, handler: Recorder, *messages: Sent) -> Running:
-    """Start a consumer with a small window, with 50 of these messages beyond it."""
-    bench.send(*messages)
-    running = await bench.start(handler, **SMALL)
-    await _wait_parked(running, 50)
-    return running
 
 
 async def test_stuck_group(bootstrap: str) -> None:
@@ -113,7 +101,9 @@ async def test_parked_cannot_be_read(bootstrap: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(consumers, "AIOKafkaConsumer", NearestFirst)
     handler = Recorder(both)
     async with consuming(bootstrap) as bench:
-        running = await _parked(bench, handler, *numbered(b"stuck", 60), *numbered(b"other", 2))
+        bench.send(*numbered(b"stuck", 60), *numbered(b"other", 2))
+        running = await bench.start(handler, **SMALL)
+        await until(lambda: _undone(running)["parked"] >= 50, lambda: str(_undone(running)))
         await other.reached.wait()
         held = running.consumer.partitions[0]
         stuck.free.set()

@@ -127,14 +127,10 @@ def test_released_and_unknown(bootstrap: str, tmp_path: Path) -> None:
     nothing = scene.verb()
     unknown = scene.verb(scene.name, "--consumer-group", "nobody", code=1)
     elsewhere = scene.verb("no-such-address", code=2)
-    process = ConsumerProcess(scene.config, "c", scene.name, scene.group)
-    try:
-        process.start()
+    with ConsumerProcess(scene.config, "c", scene.name, scene.group) as process:
         process.wait_ready()
         wait_for(lambda: _all(scene, acknowledged=2), process.log)
         assert process.stop() == 0
-    finally:
-        process.destroy()
     rows = scene.rows(scene.name, "--consumer-group", scene.group)
 
     assert "no consumer has had a partition yet" in nothing

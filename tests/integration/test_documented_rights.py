@@ -107,14 +107,10 @@ async def _work(scene: Scene, owner: Path, environment: Mapping[str, str]) -> No
     plaintext, name = scene.secured.plaintext, scene.name
     malformed = Sent(b"4", b"g", b"z", ((wire_names.HEADER_TRANSACTION, b"unknown"),))
     kafka.send(plaintext, name, [Sent(b"1", b"g"), Sent(b"2", b"bad"), Sent(b"3", b"bad"), malformed])
-    process = WorkerProcess(owner, "w", dict(environment))
-    try:
-        process.start()
+    with WorkerProcess(owner, "w", dict(environment)) as process:
         process.wait_ready()
         wait_for(lambda: kafka.committed(plaintext, scene.app_id, name, 1) == [4], process.log)
         assert process.stop() == 0
-    finally:
-        process.destroy()
     settings = load(owner)
     handled: list[bytes | None] = []
 

@@ -18,7 +18,7 @@ from tests.support import kafka
 from tests.support.checkout import ROOT
 from tests.support.consumers.processes import ConsumerProcess
 from tests.support.kafka import Sent
-from tests.support.worker import configure, wait_for
+from tests.support.worker import one_address, wait_for
 
 MESSAGES = 3_000
 GROUPS = 7
@@ -28,8 +28,7 @@ KILLS = 4
 @pytest.mark.long
 def test_effect_happens_once(bootstrap: str, tmp_path: Path) -> None:
     """No account counts a message twice or misses one, although killed consumers repeat messages."""
-    name = kafka.unique("once")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    name, config = one_address(tmp_path, bootstrap, "once")
     database = tmp_path / "once.db"
     records = [Sent(b"%d" % index, b"g%d" % (index % GROUPS), b"v") for index in range(MESSAGES)]
     kafka.send(bootstrap, f"{name}.accepted", records)

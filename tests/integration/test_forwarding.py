@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.worker import Running, WorkerProcess, configure, wait_for
+from tests.support.worker import Running, WorkerProcess, one_address, wait_for
 
 APP = "forwarding"
 PARTITIONS = 4
@@ -21,9 +21,7 @@ ADDRESSES: list[dict[str, Any]] = [
         "java": {},
         "librdkafka": {"partitioner": "crc32"},
         "mismatch": {},
-        "nokeys": {},
         "regrouped": {"group_header": "GROUP"},
-        "mixed": {},
         "forged": {},
     }.items()
 ]
@@ -77,16 +75,6 @@ def test_other_partitioner_is_brought_home(running: Running) -> None:
     assert 'set partitioner = "crc32"' in running.worker.log()
 
 
-def test_null_keys_with_ids(running: Running) -> None:
-    """The ID decides the home of a message without a key: resends spread over partitions are found."""
-    records = [Sent(b"%d" % index, None, b"%d" % index) for index in range(300)]
-    for partition in range(PARTITIONS):
-        kafka.send(running.bootstrap, "nokeys", records[partition:] + records[:partition], partition)
-
-    assert_exact(running.settled("nokeys"), records)
-    assert counted(running, "nokeys")["duplicates"] == 900
-
-
 def test_group_header_other_than_key(running: Running) -> None:
     """Messages whose group is not the key go to the group's lane, in the order of one input partition."""
     records = [
@@ -100,26 +88,6 @@ def test_group_header_other_than_key(running: Running) -> None:
     for number in range(20):
         mine = [item for item in got if item.key == b"group-%d" % number]
         assert [item.id for item in mine] == [b"%d" % index for index in range(number, 1_000, 20)]
-
-
-def test_forwarded_record_is_unchanged(running: Running) -> None:
-    """Key, value, headers and timestamp survive the detour, and ``_RF_SOURCE`` names the input, not the detour."""
-    headers = (("h", b"1"), ("_RF_SOURCE", b"forged/9/9"))
-    records = [
-        Sent(b"%d" % index, b"k-%d" % index, b"v", headers, 1_600_000_000_000 + index) for index in range(40)
-    ]
-    before = len(running.settled("mixed"))
-    kafka.send(running.bootstrap, "mixed", records, 3)
-    got = sorted(running.settled("mixed"), key=lambda item: item.timestamp)
-
-    assert before == 0
-    assert [(item.key, item.value, item.timestamp) for item in got] == [
-        (record.key, b"v", record.timestamp) for record in records
-    ]
-    assert [item.headers for item in got] == [
-        [("h", b"1"), ("_AMQ_DUPL_ID", b"%d" % index), ("_RF_SOURCE", b"mixed/3/%d" % index)]
-        for index in range(40)
-    ]
 
 
 def test_forged_forward_goes_to_quarantine(running: Running) -> None:
@@ -143,16 +111,13 @@ def test_forged_forward_goes_to_quarantine(running: Running) -> None:
 @pytest.mark.long
 def test_kill_while_forwarding(bootstrap: str, tmp_path: Path) -> None:
     """The output is exact after repeated SIGKILL while everything is mixed and three quarters are forwarded."""
-    name = kafka.unique("forward-kill")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    name, config = one_address(tmp_path, bootstrap, "forward-kill", PARTITIONS)
     generator = random.Random(7)
     records = [
         Sent(b"%d" % index, generator.choice([None, b"g%d" % (index % 97)]), b"%d" % index)
         for index in range(20_000)
     ]
-    process = WorkerProcess(config, "w")
-    try:
-        process.start()
+    with WorkerProcess(config, "w") as process:
         for part in range(4):
             for partition in range(PARTITIONS):
                 mine = [
@@ -169,8 +134,6 @@ def test_kill_while_forwarding(bootstrap: str, tmp_path: Path) -> None:
         wait_for(lambda: _accepted(bootstrap, name) >= len(records), process.log, 120)
         running = Running(bootstrap, process, [{"name": name, "partitions": PARTITIONS}], name)
         got = running.settled(name)
-    finally:
-        process.destroy()
 
     assert_exact(got, records)
 

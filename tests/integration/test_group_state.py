@@ -5,19 +5,16 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-import pytest
-
 from app.commands.consumers.forget import forget
 from ringfence_client import Message
-from ringfence_client.partition import progress_writer
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
-from tests.support.consumers.in_process import Bench, Recorder, consuming, interleaved, numbered
+from tests.support.consumers.in_process import Bench, Recorder, consuming, numbered
 from tests.support.consumers.leases import take
 from tests.support.consumers.processes import ConsumerProcess, consumers, noted
 from tests.support.kafka import Sent
 from tests.support.lanes import until
-from tests.support.worker import configure, wait_for
+from tests.support.worker import one_address, wait_for
 
 PARTITIONS = 4
 
@@ -84,27 +81,6 @@ async def test_a_failed_attempt_changes_no_state(bootstrap: str) -> None:
         assert await states(bench) == {b"group": b"3"}
 
 
-async def test_none_deletes_a_state(bootstrap: str) -> None:
-    """The next message of the group has no state, in this process and after a restart, and the topic has a tombstone."""
-    seen: list[bytes | None] = []
-
-    async def work(message: Message) -> None:
-        seen.append(message.state)
-        message.state = None if message.value == b"1" else message.value
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 2))
-        for count in (2, 4):
-            running = await bench.start(Recorder(work))
-            await bench.until_next(running, count)
-            await running.stop()
-            if count == 2:
-                assert await states(bench) == {b"group": None}
-                bench.send(*numbered(b"group", 2))
-
-    assert seen == [None, b"0", None, b"0"]
-
-
 async def test_a_total_over_a_takeover(bootstrap: str) -> None:
     """A holder that lost its lease writes nothing more. The state is the one that a stranger wrote since."""
     seen: list[bytes | None] = []
@@ -126,21 +102,6 @@ async def test_a_total_over_a_takeover(bootstrap: str) -> None:
 
         assert seen[-1] == b"100"
         assert await states(bench) == {b"group": b"101"}
-
-
-async def test_a_state_topic_that_is_deleted(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The states of a deleted topic are lost. The consumer creates the topic again, and messages continue."""
-    monkeypatch.setattr(progress_writer, "TRANSACTION_LIMIT_S", 2.0)
-    async with consuming(bootstrap) as bench:
-        bench.send(Sent(None, b"group", b"1"))
-        running = await bench.start(Recorder(add))
-        await bench.until_committed(1)
-        kafka.delete_topics(bootstrap, [state_topic(bench)])
-        bench.send(Sent(None, b"group", b"1"))
-        await bench.until_committed(2)
-        await running.stop()
-
-        assert await states(bench) == {b"group": b"1"}
 
 
 class Cache:
@@ -209,36 +170,9 @@ async def test_caches_over_a_rebalance(bootstrap: str) -> None:
     assert len(first.lost) == 2 + PARTITIONS
 
 
-async def test_lost_after_a_lost_lease(bootstrap: str) -> None:
-    """The groups of a partition that somebody took are lost, and first again when it comes back."""
-    lost: list[set[bytes]] = []
-    firsts: list[tuple[int, bool]] = []
-
-    async def forget(groups: Collection[bytes]) -> None:
-        lost.append(set(groups))
-
-    async def work(message: Message) -> None:
-        firsts.append((message.offset, message.first_here))
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*interleaved(3, 1))
-        running = await bench.start(Recorder(work), lost=forget)
-        await bench.until_committed(3)
-        await take(bench)
-        bench.send(Sent(None, b"group-1", b""))
-        await until(lambda: len(firsts) == 4, lambda: str(firsts))
-        told = list(lost)
-        await running.stop()
-
-    assert told == [{b"group-0", b"group-1", b"group-2"}]
-    assert lost[1:] == [{b"group-1"}]
-    assert [first for _, first in firsts] == [True] * 4
-
-
 def test_lost_of_a_module(bootstrap: str, tmp_path: Path) -> None:
     """The consumer calls the function ``lost`` beside the handler, also when the process ends."""
-    name = kafka.unique("lost")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    name, config = one_address(tmp_path, bootstrap, "lost", 2)
     process = ConsumerProcess(
         config, "c", name, f"{name}-group", handler="tests.support.consumers.owning_handlers:handle"
     )

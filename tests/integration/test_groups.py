@@ -195,13 +195,10 @@ def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:
     """A held partition whose holder cannot be reached stays unchanged, and the error names the remedy."""
     scene = Scene(bootstrap, tmp_path)
     process = scene.consumer("--web-port", "0")
-    process.start()
-    try:
+    with process:
         wait_for(lambda: "opened with token" in process.log(), process.log)
         refused = scene.verb("purge", "held", fails=True)
         shown = scene.show()
-    finally:
-        process.destroy()
 
     assert "stop the group's consumers first" in refused
     assert shown["held"]["depth"] == EACH

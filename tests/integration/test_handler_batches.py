@@ -77,19 +77,24 @@ async def test_a_batch_has_messages_of_one_group_in_order(bootstrap: str) -> Non
         assert await _states(bench) == {b"group-%d" % group: b"100" for group in range(3)}
 
 
-@pytest.mark.parametrize("error", [ValueError("poison"), Reject("poison")], ids=["raise", "reject"])
+@pytest.mark.parametrize(
+    "error", [ValueError("poison"), Reject("poison"), TimeoutError()], ids=["raise", "reject", "hang"]
+)
 async def test_the_poison_of_a_batch_is_found(bootstrap: str, error: Exception) -> None:
     """The other messages are handled alone, at their first attempt, and sent once; the poison alone becomes a dead letter."""
+    hangs = isinstance(error, TimeoutError)
 
     class Poisoned(Batches):
         async def decide(self, messages: Sequence[Message]) -> None:
             if any(message.value == b"5" for message in messages):
+                await asyncio.sleep(3_600 if hangs else 0)
                 raise error
 
     async with consuming(bootstrap) as bench:
         handler = Poisoned(_target(bench))
         bench.send(*numbered(b"group", 20))
-        running = await bench.start(handler, batch=10, max_attempts=2, retry_delay=0.01)
+        limit = {"handler_timeout": 2.0} if hangs else {}
+        running = await bench.start(handler, batch=10, max_attempts=2, retry_delay=0.01, **limit)
         await bench.until_committed(20)
         await running.stop()
 
@@ -105,27 +110,6 @@ async def test_the_poison_of_a_batch_is_found(bootstrap: str, error: Exception) 
         assert handler.attempts[: handler.begun.index([6])].count([2]) == (
             0 if isinstance(error, Reject) else 1
         )
-
-
-async def test_a_cancelled_batch_counts_for_nobody(bootstrap: str) -> None:
-    """A time-out ends the call, its messages are tried one by one, and only one that hangs alone has failed."""
-
-    class Hanging(Batches):
-        async def decide(self, messages: Sequence[Message]) -> None:
-            if any(message.value == b"2" for message in messages):
-                await asyncio.Event().wait()
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 4))
-        handler = Hanging(_target(bench))
-        running = await bench.start(handler, batch=4, max_attempts=1, handler_timeout=0.5)
-        await bench.until_committed(4)
-        await running.stop()
-
-        (letter,) = await bench.letters()
-        assert letter.value == b"2"
-        assert await _values(bench, handler.target) == [b"0", b"1", b"3"]
-        assert {attempt for attempts in handler.attempts for attempt in attempts} == {1}
 
 
 PARTITIONS = 3

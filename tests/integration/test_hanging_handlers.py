@@ -145,6 +145,3 @@ async def test_outage(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
         assert await bench.letters() == []
         assert caplog.text.count("nearly every attempt fails") == 1
         assert caplog.text.count("attempts succeed again") == 1
-
-
-# -- handlers that are none -----------------------------------------------------------------------------------------

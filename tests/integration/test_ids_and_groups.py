@@ -14,12 +14,8 @@ from tests.support.worker import Running, run_verb, wait_for
 APP = "identity"
 _CLOUD_EVENT = ["header:ce_source", "header:ce_id"]
 ADDRESSES: list[dict[str, Any]] = [
-    {"name": "by-key", "partitions": 1, "duplicate_id_from": "key"},
-    {"name": "by-value", "partitions": 1, "duplicate_id_from": "value"},
-    {"name": "grouped", "partitions": 1, "group_header": "GROUP"},
     {"name": "aged", "partitions": 1, "id_max_age": 10},
     {"name": "promised", "partitions": 1, "id_cache_size": 2, "id_min_age": "10s", "id_cache_size_max": 6},
-    {"name": "identity-off", "partitions": 1, "id_cache_size": 0},
     {"name": "parts-events", "partitions": 1, "duplicate_id_from": _CLOUD_EVENT},
     {"name": "parts-verbs", "partitions": 1, "duplicate_id_from": _CLOUD_EVENT},
     {"name": "parts-outbox", "partitions": 1, "duplicate_id_from": "header:id"},
@@ -31,38 +27,6 @@ ADDRESSES: list[dict[str, Any]] = [
 def offsets(got: list[Got]) -> list[int]:
     """Input offsets of accepted records."""
     return [int(item.source.rsplit("/", 1)[1]) for item in got]
-
-
-def test_id_is_the_key_or_the_value(running: Running) -> None:
-    """The key, or the value, is the ID with duplicate_id_from; a null or empty one is none; headers do not matter."""
-    keys = [Sent(b"x", b"a"), Sent(b"y", b"a"), Sent(b"x", b"b")]
-    keys += [Sent(None, key) for key in (None, None, b"", b"")]
-    large = b"x" * 100_000
-    values = [Sent(b"1", b"g", b"same"), Sent(b"2", b"g", b"same")]
-    values += [Sent(None, b"g", value) for value in (large, large, None, None, b"", b"")]
-
-    assert offsets(running.outcome("by-key", keys)) == [0, 2, 3, 4, 5, 6]
-    assert offsets(running.outcome("by-value", values)) == [0, 2, 4, 5, 6, 7]
-
-
-def test_group_is_a_header(running: Running) -> None:
-    """The accepted record is keyed by the group header; the input key, where it differs, is kept in ``_RF_KEY``."""
-    records = [
-        Sent(b"1", b"key", headers=(("GROUP", b"g"),)),
-        Sent(b"2", b"g", headers=(("GROUP", b"g"),)),
-        Sent(b"3", None, headers=(("GROUP", b"g"),)),
-        Sent(b"4", b"key"),
-        Sent(b"5", b"key", headers=(("GROUP", b""),)),
-        Sent(b"6", b"key", headers=(("GROUP", None), ("_RF_KEY", b"forged"))),
-    ]
-    got = running.outcome("grouped", records)
-
-    assert [(item.id, item.key) for item in got] == [
-        (b"1", b"g"), (b"2", b"g"), (b"3", b"g"), (b"4", b"qpid.no-group"), (b"5", b"qpid.no-group"),
-        (b"6", b"qpid.no-group"),
-    ]  # fmt: skip
-    keys = [[value for name, value in item.headers if name == "_RF_KEY"] for item in got]
-    assert keys == [[b"key"], [], [None], [b"key"], [b"key"], [b"key"]]
 
 
 def test_an_old_id_no_longer_counts(running: Running) -> None:
@@ -110,42 +74,6 @@ def test_a_young_id_is_kept(running: Running) -> None:
         lambda: running.worker.page("/metrics"),
     )
     assert "2 IDs younger than id_min_age = 10s left its ring" in running.worker.log()
-
-
-def test_counters_by_verdict(running: Running) -> None:
-    """``/metrics`` counts messages by address and verdict, and shows ring, coverage, lag and batch seconds."""
-    running.outcome("by-value", [Sent(None, b"g", b"metric"), Sent(None, b"g", b"metric")])
-    running.outcome("identity-off", [Sent(b"a", b"g"), Sent(b"a", b"g")])
-    # A lane counts a batch when all of it is done, a moment after others see the commit.
-    wait_for(
-        lambda: (
-            'ringfence_messages_total{address="identity-off",verdict="unchecked"} 2.0'
-            in running.worker.page("/metrics")
-        ),
-        lambda: running.worker.page("/metrics"),
-    )
-    text = running.worker.page("/metrics")
-
-    messages = [
-        f'messages_total{{address="by-value",verdict="{kind}"}}'
-        for kind in ("accepted", "duplicates", "unchecked")
-    ]
-    totals = [
-        f'{name}_total{{address="by-value"}}'
-        for name in ("forwarded", "quarantined", "fenced", "retries", "gap_records")
-    ]
-    names = (
-        "lane_open",
-        "ring_ids",
-        "ring_capacity_ids",
-        "ring_covered_seconds",
-        "lag_records",
-        "lane_next_offset",
-    )
-    gauges = [f'{name}{{address="by-value",lane="by-value-0"}}' for name in names]
-    for name in (*messages, *totals, *gauges, 'batch_seconds_bucket{address="by-value",le="+Inf"}'):
-        line = f"ringfence_{name} "
-        assert line in text, f"{line} is missing in\n{text}"
 
 
 STRUCTURED = ("content-type", b"application/cloudevents+json; charset=UTF-8")

@@ -80,30 +80,26 @@ def test_memory_stays_bounded(bootstrap: str, tmp_path: Path) -> None:
     with config.open("a") as file:
         file.write(table("[[bridges]]", bridge) + table("[bridges.target]", {"bootstrap_servers": bootstrap}))
     kafka.create_topics(bootstrap, {source: (1, {})})
-    forwarding = BridgeProcess(config, f"{name}-bridge")
-    consumer = ConsumerProcess(config, f"{name}-consumer", name, f"{name}-group")
-    with worker(config, "w") as process:
-        try:
-            forwarding.start()
-            consumer.start()
-            consumer.wait_ready()
-            for topic, key in ((source, b"bridged"), (name, b"direct"), (f"{name}.accepted", b"planted")):
-                asyncio.run(send_batch(bootstrap, topic, large_batch(COUNT, SIZE, key)))
-            kafka.send(bootstrap, beside, [kafka.Sent(b"1", b"group", b"beside")])
-            kafka.wait_count(bootstrap, f"{beside}.accepted", 1)
-            wait_for(
-                lambda: consumer.health()[1].get("counts", {}).get("finished") == 3 * COUNT,
-                lambda: f"{process.health()}\n{consumer.health()}\n{forwarding.log()}",
-            )
-            for topic in (source, name):
-                asyncio.run(send_batch(bootstrap, topic, large_batch(1, OVERSIZED, b"oversized")))
-            refused = [
-                kafka.wait_count(bootstrap, f"{item}.quarantine", 1)[0] for item in (name, f"{name}-bridge")
-            ]
-            peaks = {item.name: _peak(item) for item in (process, forwarding, consumer)}
-        finally:
-            consumer.destroy()
-            forwarding.destroy()
+    with (
+        worker(config, "w") as process,
+        BridgeProcess(config, f"{name}-bridge") as forwarding,
+        ConsumerProcess(config, f"{name}-consumer", name, f"{name}-group") as consumer,
+    ):
+        consumer.wait_ready()
+        for topic, key in ((source, b"bridged"), (name, b"direct"), (f"{name}.accepted", b"planted")):
+            asyncio.run(send_batch(bootstrap, topic, large_batch(COUNT, SIZE, key)))
+        kafka.send(bootstrap, beside, [kafka.Sent(b"1", b"group", b"beside")])
+        kafka.wait_count(bootstrap, f"{beside}.accepted", 1)
+        wait_for(
+            lambda: consumer.health()[1].get("counts", {}).get("finished") == 3 * COUNT,
+            lambda: f"{process.health()}\n{consumer.health()}\n{forwarding.log()}",
+        )
+        for topic in (source, name):
+            asyncio.run(send_batch(bootstrap, topic, large_batch(1, OVERSIZED, b"oversized")))
+        refused = [
+            kafka.wait_count(bootstrap, f"{item}.quarantine", 1)[0] for item in (name, f"{name}-bridge")
+        ]
+        peaks = {item.name: _peak(item) for item in (process, forwarding, consumer)}
 
     assert max(peaks.values()) < PEAK_BYTES_MAX, peaks
     assert {json.loads(item.value or b"")["bytes"] for item in refused} == {OVERSIZED}

@@ -16,7 +16,7 @@ from tests.support import kafka
 from tests.support.kafka import Sent, at_home
 from tests.support.lanes import Group, bench, ids, until
 from tests.support.terminal import steps
-from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
+from tests.support.worker import WorkerProcess, one_address, run_verb, wait_for, worker
 
 PARTITIONS = 2
 HOME = [at_home(index, PARTITIONS) for index in range(PARTITIONS)]
@@ -49,15 +49,12 @@ def _status(config: Path) -> dict[str, Any]:
 
 def test_a_worker_with_an_older_rule_opens_no_lane(bootstrap: str, tmp_path: Path) -> None:
     """A worker with an older rule names both values and the remedy; the other lane continues, and no message is lost when it ends."""
-    name = kafka.unique("older-rule")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    name, config = one_address(tmp_path, bootstrap, "older-rule", PARTITIONS)
     older = _file(config, "older", duplicate_id_from="value")
     with worker(config, "right") as right:
         _send(bootstrap, name, range(20))
         kafka.wait_count(bootstrap, f"{name}.accepted", 40, PARTITIONS)
-        wrong = WorkerProcess(older, "wrong")
-        try:
-            wrong.start()
+        with WorkerProcess(older, "wrong") as wrong:
             wait_for(lambda: "refused" in _states(wrong).values(), lambda: f"{wrong.health()}\n{wrong.log()}")
             wait_for(lambda: set(_states(right).values()) == {"open"}, right.log)
             (lane,) = _states(wrong)
@@ -68,8 +65,6 @@ def test_a_worker_with_an_older_rule_opens_no_lane(bootstrap: str, tmp_path: Pat
             standing = [item for item in _status(config)["findings"] if item["stands"]]
             shown = run_verb("status", "--config", str(config), check=False)
             wrong.stop()
-        finally:
-            wrong.destroy()
         accepted = kafka.wait_count(bootstrap, f"{name}.accepted", 80, PARTITIONS)
         counts = [
             value["duplicates"] for value in right.health()[1]["lanes"].values() if "duplicates" in value
@@ -91,8 +86,7 @@ def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
 
     No new message is a duplicate.
     """
-    name = kafka.unique("adopt")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    name, config = one_address(tmp_path, bootstrap, "adopt", PARTITIONS)
     other = _file(config, "other", duplicate_id_from="key")
     with worker(config, "before") as before:
         kafka.send(bootstrap, name, [Sent(HOME[0], HOME[0])])
@@ -111,12 +105,8 @@ def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
             lambda: kafka.consumed(bootstrap, name, name, PARTITIONS),
             lambda: str(kafka.committed(bootstrap, name, name, 2)),
         )
-        late = WorkerProcess(config, "late")
-        try:
-            late.start()
+        with WorkerProcess(config, "late") as late:
             wait_for(lambda: "refused" in _states(late).values(), lambda: f"{late.health()}\n{late.log()}")
-        finally:
-            late.destroy()
     events = [
         json.loads(item.value or b"")["event"] for item in kafka.read_all(bootstrap, f"{name}-journal", 1)
     ]

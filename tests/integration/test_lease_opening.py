@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from agents.lane.lane import Lane, LaneState
+from agents.lane.lane import LaneState
 from agents.worker.lanes import Lanes
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
@@ -241,11 +241,6 @@ async def test_fence_that_does_not_come(
     assert "kafka-transactions.sh find-hanging" in reason
 
 
-async def _goes_on(lane: Lane, group: Group) -> None:
-    lane.start(group)
-    await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
-
-
 async def test_not_confirmed(bootstrap: str, tmp_path: Path) -> None:
     """A worker that the group does not know begins nothing, and keeps its open lanes until the group knows it."""
     async with bench(bootstrap, tmp_path) as lanes:
@@ -275,7 +270,8 @@ async def test_input_created_again_in_between(bootstrap: str, tmp_path: Path) ->
         await lane.suspend()
         kafka.recreate_topic(bootstrap, lanes.name)
         lanes.send(*ids(5, 20))
-        await _goes_on(lane, Group())
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
         await until(lambda: lane.next == 0, lambda: f"{lane.next}")
         await lanes.feed(lane, 0, 15)
 

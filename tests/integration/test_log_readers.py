@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -19,82 +20,54 @@ from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 
-PARTITIONS = 3
-RECORDS = 300
+RECORDS = 100
 """Records of each partition."""
 
 
-class Bench:
-    """Two topics, each partition with its own records, and a count of consumers that were made."""
+async def test_one_consumer_reads_all(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One consumer reads each stretch exactly: of other partitions, of the same once more, and of another topic.
 
-    def __init__(self, bootstrap: str, reader: LogReader) -> None:
-        self.topics = [kafka.unique("read"), kafka.unique("read")]
-        self.reader = reader
-        self.made: list[AIOKafkaConsumer] = []
-        kafka.create_topics(bootstrap, dict.fromkeys(self.topics, (PARTITIONS, {})))
-        for topic in self.topics:
-            for number in range(PARTITIONS):
-                records = [
-                    kafka.Sent(None, b"k", b"%s %d %d" % (topic.encode(), number, index))
-                    for index in range(RECORDS)
-                ]
-                kafka.send(bootstrap, topic, records, number)
-
-    async def read(self, topic: int, partition: int, start: int, end: int) -> list[bytes]:
-        found: list[bytes] = []
-
-        async def consume(records: Sequence[Any]) -> None:
-            found.extend(record.value for record in records)
-
-        await self.reader.read_range(self.topics[topic], partition, start, end, consume)
-        return found[: end - start]
-
-    def values(self, topic: int, partition: int, start: int, end: int) -> list[bytes]:
-        return [b"%s %d %d" % (self.topics[topic].encode(), partition, index) for index in range(start, end)]
-
-
-@pytest.fixture
-async def made(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    bench = Bench(bootstrap, LogReader(KafkaSettings(bootstrap_servers=bootstrap), 2, 60.0))
+    One that failed is not used again.
+    """
+    made: list[AIOKafkaConsumer] = []
 
     class Counted(AIOKafkaConsumer):  # type: ignore[misc]
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            bench.made.append(self)
+            made.append(self)
 
-    monkeypatch.setattr(consumers, "AIOKafkaConsumer", Counted)
-    try:
-        yield bench
-    finally:
-        await bench.reader.stop()
-
-
-async def test_one_consumer_reads_all(made: Bench) -> None:
-    """One consumer reads each stretch exactly: of other partitions, of the same once more, and of another topic."""
-    stretches = [
-        (0, 0, 0, 300),
-        (0, 1, 10, 200),
-        (0, 1, 5, 20),
-        (1, 2, 0, 300),
-        (0, 0, 299, 300),
-        (0, 0, 0, 1),
-    ]
-    found = [await made.read(*stretch) for stretch in stretches]
-
-    assert found == [made.values(*stretch) for stretch in stretches]
-    assert len(made.made) == 1
-
-
-async def test_one_that_failed_is_not_used_again(made: Bench) -> None:
     async def refuse(_records: Sequence[Any]) -> None:
         raise OSError("planted")
 
-    with pytest.raises(OSError, match="planted"):
-        await made.reader.read_range(made.topics[0], 0, 0, RECORDS, refuse)
-    found = await made.read(0, 0, 0, RECORDS)
+    monkeypatch.setattr(consumers, "AIOKafkaConsumer", Counted)
+    topics = [kafka.unique("read"), kafka.unique("read")]
+    kafka.create_topics(bootstrap, dict.fromkeys(topics, (2, {})))
+    for topic, number in itertools.product(topics, range(2)):
+        values = [b"%s %d %d" % (topic.encode(), number, index) for index in range(RECORDS)]
+        kafka.send(bootstrap, topic, [Sent(None, b"k", value) for value in values], number)
+    reader = LogReader(KafkaSettings(bootstrap_servers=bootstrap), 2, 60.0)
+    try:
+        for at, number, start, end in (
+            (0, 0, 0, 100), (0, 1, 10, 90), (0, 1, 5, 20), (1, 1, 0, 100), (0, 0, 99, 100), (0, 0, 0, 1),
+        ):  # fmt: skip
+            found: list[bytes] = []
 
-    assert found == made.values(0, 0, 0, RECORDS)
-    assert [item._closed for item in made.made] == [True, False]
+            async def consume(records: Sequence[Any], found: list[bytes] = found) -> None:
+                found.extend(record.value for record in records)
+
+            await reader.read_range(topics[at], number, start, end, consume)
+            place = b"%s %d " % (topics[at].encode(), number)
+            assert found[: end - start] == [place + b"%d" % index for index in range(start, end)]
+        before = len(made)
+        with pytest.raises(OSError, match="planted"):
+            await reader.read_range(topics[0], 0, 0, RECORDS, refuse)
+        await reader.read_range(topics[0], 0, 0, RECORDS, consume)
+
+        assert before == 1
+        assert found[-RECORDS:] == [b"%s 0 %d" % (topics[0].encode(), index) for index in range(RECORDS)]
+        assert [item._closed for item in made] == [True, False]
+    finally:
+        await reader.stop()
 
 
 COMPACTED = {"cleanup.policy": "compact"}

@@ -15,9 +15,7 @@ async def test_a_person_gets_to_the_page(bootstrap: str, tmp_path: Path) -> None
     """The form replaces the page, takes the token, and leads to the page; the cookie is out of a script's reach."""
     config = configure(tmp_path, bootstrap, "login-app", [{"name": "login", "partitions": 1}])
     config.write_text(config.read_text().replace("[app]", '[app]\nweb_token_env = "LOGIN_TOKEN"'))
-    worker = WorkerProcess(config, "w", {"LOGIN_TOKEN": TOKEN})
-    try:
-        worker.start()
+    with WorkerProcess(config, "w", {"LOGIN_TOKEN": TOKEN}) as worker:
         wait_for(lambda: worker.health()[0] == 200, worker.log)
         async with chromium.tab(tmp_path / "browser") as tab:
             await tab.open(f"http://127.0.0.1:{worker.port}/")
@@ -47,5 +45,3 @@ async def test_a_person_gets_to_the_page(bootstrap: str, tmp_path: Path) -> None
             ):
                 async with session.get(base + path) as answer:
                     assert answer.status == 401, path
-    finally:
-        worker.destroy()

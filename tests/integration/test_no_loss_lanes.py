@@ -2,15 +2,11 @@
 
 import asyncio
 import dataclasses
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
-import native
 from agents.lane.lane import LaneState
 from ringfence_kafka.process import failpoints
 from tables.rocksdb.store import Store
@@ -18,10 +14,6 @@ from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Gate, Group, bench, ids, planted, until
 from tests.support.records.stored_batches import as_stored
-
-SEED = 3
-LARGEST_VALUE = 1_048_400
-"""Bytes of a value: about 1,048,500 with our headers and those of a batch; a topic takes 1,048,588."""
 
 
 class FailOnce:
@@ -111,9 +103,7 @@ async def test_records_deleted_by_retention_are_a_gap(
         lanes.send(*ids(0, 30))
         lane = await lanes.opened()
         await lanes.feed(lane, 0, 10)
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for future in admin.delete_records([TopicPartition(lanes.name, 0, 20)]).values():
-            future.result(30)
+        kafka.delete_before(bootstrap, lanes.name, 20)
         await lanes.feed(lane, 20, 30)
 
         assert lane.counts["gap_records"] == 10
@@ -255,28 +245,6 @@ async def test_closing_finishes_the_transaction(bootstrap: str, tmp_path: Path) 
         assert lane.state is LaneState.CLOSED
         assert lanes.committed() == 10
         assert len(lanes.output()) == 10
-
-
-@pytest.mark.parametrize(
-    "codec", ["lz4", *(pytest.param(name, marks=pytest.mark.long) for name in ("gzip", "snappy", "zstd"))]
-)
-async def test_what_cannot_be_compressed(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
-) -> None:
-    """A record that just fits its output, but is larger compressed, is accepted by core and by Python."""
-    value = random.Random(SEED).randbytes(LARGEST_VALUE)
-    async with bench(bootstrap, tmp_path) as lanes:
-        large: dict[str, Any] = {"message.max.bytes": 2 * LARGEST_VALUE}
-        for name in (b"0", b"1"):
-            kafka.send(bootstrap, lanes.name, [Sent(name, b"g", value)], **large)
-        lane = await lanes.opened(cluster=await lanes.reached_at(bootstrap, {"compression.type": codec}))
-        await lanes.feed(lane, 0, 1)
-        monkeypatch.setattr(native, "core", None)
-        await lanes.feed(lane, 1, 2)
-        got = lanes.output()
-
-    assert [(item.id, item.value == value) for item in got] == [(b"0", True), (b"1", True)]
-    assert lane.counts["quarantined"] == 0
 
 
 async def test_what_came_while_closed_is_fetched_again(bootstrap: str, tmp_path: Path) -> None:

@@ -4,36 +4,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ringfence_client import Message, Reject
-from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
-from tests.support.consumers.in_process import Bench, Recorder, consuming, interleaved, numbered
+from tests.support.consumers.in_process import Recorder, consuming, numbered
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, planted, until
+from tests.support.lanes import LIMIT_S, until
 
 MOVED = "was moved from"
-
-
-def _delete_below(bench: Bench, offset: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
-    for future in admin.delete_records([TopicPartition(bench.accepted, 0, offset)]).values():
-        future.result(LIMIT_S)
-
-
-class Fails:
-    """Fail point that raises the first times it is reached."""
-
-    def __init__(self, times: int) -> None:
-        self.left = times
-
-    async def __call__(self, point: str, lane: str) -> None:
-        if self.left:
-            self.left -= 1
-            raise OSError(f"planted at {point}")
 
 
 async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -80,11 +59,11 @@ async def test_retention(bootstrap: str, caplog: pytest.LogCaptureFixture, runs:
         running = await bench.start(handler, **options)
         await until(lambda: len(handler.begun) == 5, lambda: str(handler.begun))
         if runs:
-            _delete_below(bench, 25)
+            kafka.delete_before(bootstrap, bench.accepted, 25)
             gate.set()
         else:
             await running.stop()
-            _delete_below(bench, 25)
+            kafka.delete_before(bootstrap, bench.accepted, 25)
             gate.set()
             running = await bench.start(handler, **options)
         await bench.until_next(running, 40)
@@ -107,7 +86,7 @@ async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureF
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 10))
         if deleted:
-            _delete_below(bench, deleted)
+            kafka.delete_before(bootstrap, bench.accepted, deleted)
         await bench.handle(handler, 10)
         gaps = [message for message in caplog.messages if message.startswith("GAP: ")]
         running = await bench.start(handler)
@@ -118,44 +97,6 @@ async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureF
         assert all(f"begins at {deleted}" in gap and f"up to {deleted} messages" in gap for gap in gaps)
         assert caplog.text.count("GAP: ") == len(gaps)
         assert running.consumer.dispatcher.counts["gap_records"] == 0
-
-
-async def test_aborted_and_markers(bootstrap: str) -> None:
-    """Aborted messages are never handled; their offsets and the markers delay nothing."""
-    handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        for number in range(6):
-            records = numbered(b"%s-%d" % (b"kept" if number % 2 else b"aborted", number), 4)
-            kafka.send_in_transaction(bootstrap, bench.accepted, records, commit=number % 2 == 1)
-        running = await bench.start(handler)
-        end = kafka.end_offsets(bootstrap, bench.accepted)[0]
-        await bench.until_next(running, end)
-        await running.stop()
-
-        assert {(message.group or b"").split(b"-")[0] for message in handler.messages} == {b"kept"}
-        assert len(handler.done) == 12
-        assert (await bench.agreed()).next == end == 30
-
-
-@pytest.mark.parametrize("point", ["before-send", "before-commit"])
-async def test_progress_that_cannot_be_written(bootstrap: str, point: str) -> None:
-    """Handlers continue while progress cannot be written, until somebody might take the lease; then all their work is written."""
-    handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(handler, lease_timeout=60.0, lease_idle=60.0)
-        fails = Fails(4)
-        with planted(point, bench.lease_name(), fails):
-            bench.send(*interleaved(10, 20))
-            await until(lambda: len(handler.done) == 200, lambda: str(len(handler.done)))
-
-            assert fails.left > 0
-
-            await until(lambda: fails.left == 0, lambda: str(fails.left))
-        assert await bench.committed() < 200
-        await running.stop()
-
-        assert sorted(handler.offsets) == list(range(200))
-        assert (await bench.agreed()).next == 200
 
 
 async def test_written_on_many(bootstrap: str) -> None:
@@ -170,11 +111,6 @@ async def test_written_on_many(bootstrap: str) -> None:
             # The last few of the round may have to wait for more.
             while await bench.committed() < 100 * round_number - 50:
                 assert asyncio.get_running_loop().time() < deadline
-
-
-async def _rejecting(message: Message) -> None:
-    if message.offset == 0:
-        raise Reject("planted")
 
 
 async def test_dead_letter_and_progress_are_one(bootstrap: str) -> None:
@@ -208,22 +144,3 @@ async def test_dead_letter_and_progress_are_one(bootstrap: str) -> None:
         await running.stop()
 
         assert len(await bench.letters()) == 1
-
-
-async def test_dead_letter_that_cannot_be_built(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message whose dead letter cannot be built does not count as finished without it."""
-    original = DeadLetters.outgoing
-
-    def fail_once(self: DeadLetters, *args: Any) -> Any:
-        monkeypatch.setattr(DeadLetters, "outgoing", original)
-        raise ValueError("planted")
-
-    monkeypatch.setattr(DeadLetters, "outgoing", fail_once)
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(Recorder(_rejecting))
-        bench.send(*numbered(b"group", 2))
-        await bench.until_next(running, 2)
-        await running.stop()
-
-        assert [letter.value for letter in await bench.letters()] == [b"0"]
-        assert (await bench.agreed()).next == 2

@@ -76,9 +76,7 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> I
     """Yield a scene with three dead letters, two quarantined records and four messages without an ID."""
     scene = Scene(broker.bootstrap_servers, tmp_path_factory.mktemp("open"))
     missing = (("_amq_dupl_id", b"1"),)
-    try:
-        scene.worker.start()
-        scene.consumer.start()
+    with scene.worker, scene.consumer:
         scene.worker.wait_ready()
         scene.consumer.wait_ready()
         bad = [Sent(b"%d" % index, b"bad") for index in range(LETTERS)]
@@ -88,9 +86,6 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> I
         kafka.send(scene.bootstrap, scene.strict, [Sent(None, b"k", b"v", missing)] * 2)
         wait_for(lambda: scene.letters().get("count") == LETTERS, scene.consumer.log)
         yield scene
-    finally:
-        scene.worker.destroy()
-        scene.consumer.destroy()
 
 
 def test_status_and_metrics(scene: Scene) -> None:

@@ -156,23 +156,6 @@ def _listed(scene: Scene, capsys: pytest.CaptureFixture[str], *, all_: bool) -> 
     return capsys.readouterr().out
 
 
-def test_record_as_it_came(bootstrap: str) -> None:
-    """Key, value and users' headers are as they were; headers of a bridge or a lane are gone.
-
-    The record has the present time, and goes to the partition that it came from.
-    """
-    scene = Scene(bootstrap)
-    users = (("h", b"1"), ("h", None), ("_RF_TX", b"json/1"))
-    hop = (("_RF_BRIDGE_DUPL_ID", b"b/x/0/1"), ("_RF_BRIDGE_CONFIRMED", b"0"), ("_RF_BRIDGE_IDS", b"ignore"))
-    scene.refuse(Sent(b"id", b"k", None, (*users, *hop), timestamp=1_000))
-    scene.redrive()
-    (got,) = scene.came()
-
-    assert (got.partition, got.key, got.value) == (1, b"k", None)
-    assert got.headers == [*users, ("_AMQ_DUPL_ID", b"id"), (REDRIVEN, b"1")]
-    assert got.timestamp > 1_700_000_000_000
-
-
 def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each source redrives, drops and lists only its own records in a quarantine that bridges of one name share.
 

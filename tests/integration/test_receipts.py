@@ -28,7 +28,6 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "receipts-one", "partitions": 4, "lanes": 1, "id_cache_size": 3},
     {"name": "receipts-memory", "partitions": 2, "persist_id_cache": False},
     {"name": "receipts-off", "partitions": 2, "id_cache_size": 0},
-    {"name": "receipts-key", "partitions": 2, "duplicate_id_from": "key", "group_header": "account"},
     {"name": "receipts-narrow", "partitions": 1},
     {"name": "receipts-other", "partitions": 2},
     {"name": "receipts-units", "partitions": 2, "transaction_addresses": ["receipts-other"]},
@@ -151,19 +150,6 @@ async def test_refused_message(running: Running, config: Path) -> None:
     assert (refused.reason or "").endswith("receipts-narrow.accepted takes max.message.bytes = 5000")
     assert refused.accepted_source is None
     assert small.verdict is after.verdict is Verdict.ACCEPTED
-
-
-async def test_id_from_the_key(running: Running, config: Path) -> None:
-    """The ID is what the address says, and so is the home."""
-    async with Outbox(config, "receipts-key") as outbox:
-        found = [
-            await outbox.send("v", key="a", headers=[("account", account)]) for account in ("1", "1", "2")
-        ]
-        with pytest.raises(ValueError, match="receipts-key takes IDs from the key"):
-            await outbox.send("v", duplicate_id="a")
-
-    assert [item.verdict for item in found[:2]] == [Verdict.ACCEPTED, Verdict.DUPLICATE]
-    assert found[1].original == found[0].source
 
 
 async def test_transactions(running: Running, config: Path) -> None:

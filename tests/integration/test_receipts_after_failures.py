@@ -13,7 +13,7 @@ import pytest
 from ringfence_client import Outbox, ReceiptTimeoutError, Verdict
 from tests.support import kafka
 from tests.support.checkout import ROOT
-from tests.support.worker import WorkerProcess, configure, wait_for, worker
+from tests.support.worker import one_address, wait_for, worker
 
 SENDER = """
 import sys
@@ -26,8 +26,7 @@ with Outbox(sys.argv[1], sys.argv[2], sender=sys.argv[3]) as outbox:
 @pytest.mark.parametrize("sender", ["shop-1", ""], ids=["named", "unnamed"])
 def test_a_crash_before_the_answer(bootstrap: str, tmp_path: Path, sender: str) -> None:
     """After a crash a second call names the message of the first; a named sender has the first call's own answer."""
-    name = kafka.unique("crashed")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    name, config = one_address(tmp_path, bootstrap, "crashed")
     with worker(config, name) as process:
         process.signal(signal.SIGSTOP)
         arguments = [sys.executable, "-c", SENDER, str(config), name, sender]
@@ -53,8 +52,7 @@ def test_a_crash_before_the_answer(bootstrap: str, tmp_path: Path, sender: str) 
 
 async def test_no_worker(bootstrap: str, tmp_path: Path) -> None:
     """Without a worker the error says where the message is, and what to do. The same call has the answer later."""
-    name = kafka.unique("slow")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    name, config = one_address(tmp_path, bootstrap, "slow", 2)
     async with Outbox(config, name, sender="shop", timeout=1.0) as outbox:
         with pytest.raises(ReceiptTimeoutError, match="call send again with the same ID") as raised:
             await outbox.send("v", duplicate_id="order-1")
@@ -71,14 +69,9 @@ async def test_no_worker(bootstrap: str, tmp_path: Path) -> None:
 @pytest.mark.long
 async def test_a_worker_is_killed(bootstrap: str, tmp_path: Path) -> None:
     """While one worker is killed and another takes its lanes, each message gets the receipt that the outputs show."""
-    name = kafka.unique("killed")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 3}])
+    name, config = one_address(tmp_path, bootstrap, "killed", 3)
     session = {"RINGFENCE_APP__SESSION_TIMEOUT": "6"}
-    first, second = (WorkerProcess(config, f"{name}-{number}", session) for number in range(2))
-    try:
-        for process in (first, second):
-            process.start()
-            process.wait_ready()
+    with worker(config, f"{name}-0", **session) as first, worker(config, f"{name}-1", **session):
         async with Outbox(config, name, timeout=90) as outbox:
 
             async def send_all(begin: int) -> list[Any]:
@@ -91,9 +84,6 @@ async def test_a_worker_is_killed(bootstrap: str, tmp_path: Path) -> None:
             await asyncio.to_thread(kafka.wait_count, bootstrap, f"{name}.accepted", 40, 3)
             await asyncio.to_thread(first.kill)
             receipts = [receipt for some in await sending for receipt in some]
-    finally:
-        first.destroy()
-        second.destroy()
     accepted = {item.source for item in kafka.read_all(bootstrap, f"{name}.accepted", 3)}
 
     by_verdict = {
@@ -101,20 +91,3 @@ async def test_a_worker_is_killed(bootstrap: str, tmp_path: Path) -> None:
     }
     assert by_verdict[Verdict.ACCEPTED] == accepted
     assert len(accepted) == len(by_verdict[Verdict.DUPLICATE]) == 240
-
-
-async def test_input_that_is_created_again(bootstrap: str, tmp_path: Path) -> None:
-    """Offsets of a deleted topic say nothing of the one that was created again."""
-    name = kafka.unique("again")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
-    with worker(config, name):
-        async with Outbox(config, name) as outbox:
-            before = [await outbox.send("v", duplicate_id=f"{number}") for number in range(5)]
-            await asyncio.to_thread(kafka.recreate_topic, bootstrap, name)
-            known = await outbox.send("v", duplicate_id="0")
-            new = await outbox.send("v", duplicate_id="new")
-    accepted = [item.source for item in kafka.read_all(bootstrap, f"{name}.accepted", 1)]
-
-    assert (known.verdict, known.original) == (Verdict.DUPLICATE, before[0].source)
-    assert new.verdict is Verdict.ACCEPTED
-    assert new.source in accepted

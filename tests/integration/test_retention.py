@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from agents.decision.partitioner import Partitioner
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.lanes import Bench, bench, planted
-from tests.support.worker import configure, wait_for, worker
+from tests.support.worker import wait_for
 
 DAY_MS = 24 * 3600 * 1000
 OFTEN = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100"}
@@ -88,7 +87,7 @@ async def test_old_backlog_outlives_its_acceptance(hasty: EmbeddedBroker, tmp_pa
     wait_for(lambda: _log_start(bootstrap, accepted) >= 1200, str)
 
 
-@pytest.mark.parametrize("output", ["accepted", "duplicates", "quarantine"])
+@pytest.mark.parametrize("output", ["accepted", "duplicates", "quarantine", "forward"])
 async def test_retention_within_a_transaction(hasty: EmbeddedBroker, tmp_path: Path, output: str) -> None:
     """Old records stay even while their transaction is open, before its marker, and with nothing before them."""
     bootstrap = hasty.bootstrap_servers
@@ -97,48 +96,23 @@ async def test_retention_within_a_transaction(hasty: EmbeddedBroker, tmp_path: P
         "accepted": [old],
         "duplicates": [Sent(old.id, old.key), old],
         "quarantine": [old._replace(value=b"x" * 900_000)],
+        "forward": [old._replace(key=kafka.at_home(1, 2))],
     }[output]
 
     async def look(point: str, lane: str) -> None:
         await asyncio.to_thread(_let_retention_look, bootstrap)
 
-    async with bench(bootstrap, tmp_path, {"max.message.bytes": "500000"}, duplicates="divert") as lanes:
+    small = {"max.message.bytes": "500000"}
+    partitions = 1 + (output == "forward")
+    async with bench(bootstrap, tmp_path, small, partitions, duplicates="divert") as lanes:
         _keep_input(lanes)
         lanes.send(*sent)
         with planted("before-commit", f"{lanes.name}-0", look):
             await lanes.feed(await lanes.opened(), 0, len(sent))
-        got = kafka.read_all(bootstrap, f"{lanes.name}.{output}", 1)
+        topic = lanes.forward if output == "forward" else f"{lanes.name}.{output}"
+        got = kafka.read_all(bootstrap, topic, partitions)
 
-    assert _brief(got) == _brief([old])
-
-
-LONG_AGO = 1_600_000_000_000
-
-
-@pytest.mark.long
-async def test_backlog_from_long_ago(hasty: EmbeddedBroker, tmp_path: Path) -> None:
-    """No record of a backlog far older than retention is lost when it is forwarded while its home lane is away."""
-    homes = Partitioner(2)
-    (key,) = [name for name in (b"a", b"b", b"c", b"d") if homes[name] == 1][:1]
-    records = [Sent(b"%d" % index, key, timestamp=LONG_AGO + index) for index in range(10)]
-    bootstrap = hasty.bootstrap_servers
-    async with bench(bootstrap, tmp_path, partitions=2) as lanes:
-        for topic in (lanes.name, lanes.accepted):
-            kafka.alter_topic(bootstrap, topic, "retention.ms", "-1")
-        lanes.send(*records)
-        await lanes.feed(await lanes.opened(), 0, 10)
-        _let_retention_look(bootstrap)
-        start = _log_start(bootstrap, lanes.forward, 1)
-        name, app_id, accepted = lanes.name, lanes.app_id, lanes.accepted
-    config = configure(tmp_path, bootstrap, app_id, [{"name": name, "partitions": 2}])
-    with worker(config, "w"):
-        got = kafka.wait_count(bootstrap, accepted, len(records), 2)
-
-    assert start == 0
-    assert [(item.id, item.timestamp) for item in got] == [
-        (record.id, record.timestamp) for record in records
-    ]
-    assert [item.headers for item in got] == [
-        [("_AMQ_DUPL_ID", record.id), ("_RF_SOURCE", f"{name}/0/{offset}".encode())]
-        for offset, record in enumerate(records)
-    ]
+    if output == "forward":  # its time is that of the forwarding
+        assert [item.id for item in got] == [old.id]
+    else:
+        assert _brief(got) == _brief([old])

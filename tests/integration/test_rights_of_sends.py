@@ -1,7 +1,6 @@
 """Rights that a user needs for handlers with sends and state, and the fate of messages without them."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -58,24 +57,11 @@ class Scene:
             (ResourceType.TRANSACTIONAL_ID, f"{self.app_id}-consumer/", ResourcePatternType.PREFIXED, AclOperation.WRITE),
         ]  # fmt: skip
 
-    def right(self, topic: str, *operations: AclOperation) -> list[Right]:
-        return [(TOPIC, topic, EXACTLY, operation) for operation in operations]
-
-    @property
-    def sending(self) -> list[Right]:
-        """Further rights that it lists for sends."""
-        return self.right(self.target, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS)
-
-    @property
-    def keeping(self) -> list[Right]:
-        """Further rights that it lists for states."""
-        return self.right(self.state, AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE)
-
     @asynccontextmanager
     async def consumed(
         self, handler: Callable[[Message], Awaitable[None]], *rights: Right
     ) -> AsyncIterator[None]:
-        """Run a consumer with this handler and these rights beside a consumer's, on a message of each of two groups."""
+        """Run a consumer with this handler and these rights beside a consumer's, on a message of each of three groups."""
         self.secured.add_user(self.name, [*self.consumer_rights, *rights])
         options = ConsumerOptions(**QUICK)  # type: ignore[arg-type]
         running = Running(
@@ -83,32 +69,29 @@ class Scene:
         )
         try:
             await running.ready()
-            kafka.send(self.bootstrap, self.accepted, [Sent(None, b"one", b"1"), Sent(None, b"two", b"2")])
+            groups = [Sent(None, group, b"%d" % n) for n, group in enumerate((b"one", b"two", b"three"), 1)]
+            kafka.send(self.bootstrap, self.accepted, groups)
             yield
             await running.stop()
         finally:
             await running.end()
 
-    async def until_committed(self, offset: int) -> None:
-        """Wait until the messages below an offset are acknowledged."""
-        deadline = time.monotonic() + LIMIT_S
-        while (await self._committed()) < offset:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.1)
-
-    async def _committed(self) -> int:
-        [offset] = await asyncio.to_thread(kafka.committed, self.bootstrap, self.group, self.accepted)
-        return offset
+    async def until_committed(self) -> None:
+        """Wait until all messages are acknowledged."""
+        where = self.bootstrap, self.group, self.accepted
+        async with asyncio.timeout(LIMIT_S):
+            while await asyncio.to_thread(kafka.committed, *where) < [3]:
+                pass
 
     def read(self, topic: str) -> list[Got]:
         return kafka.read_all(self.bootstrap, topic, 1)
 
-    def reasons(self) -> list[str]:
-        """Reasons of the dead letters."""
-        return [
-            (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
+    def reasons(self) -> dict[bytes | None, str]:
+        """Reasons of the dead letters, by value."""
+        return {
+            letter.value: (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
             for letter in self.read(self.letters)
-        ]
+        }
 
 
 @pytest.fixture
@@ -123,43 +106,39 @@ async def test_documented_rights_are_enough(scene: Scene) -> None:
         await message.send(scene.target, message.value)
         message.state = message.value
 
-    async with scene.consumed(work, *scene.sending, *scene.keeping):
-        await scene.until_committed(2)
+    sending = [
+        (TOPIC, scene.target, EXACTLY, operation)
+        for operation in (AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS)
+    ]
+    keeping = [
+        (TOPIC, scene.state, EXACTLY, operation)
+        for operation in (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE)
+    ]
+    async with scene.consumed(work, *sending, *keeping):
+        await scene.until_committed()
 
-    assert sorted(record.value or b"" for record in scene.read(scene.target)) == [b"1", b"2"]
-    assert {record.key: record.value for record in scene.read(scene.state)} == {b"one": b"1", b"two": b"2"}
-    assert scene.reasons() == []
+    assert sorted(record.value or b"" for record in scene.read(scene.target)) == [b"1", b"2", b"3"]
+    states = {record.key: record.value for record in scene.read(scene.state)}
+    assert states == {b"one": b"1", b"two": b"2", b"three": b"3"}
+    assert scene.reasons() == {}
 
 
-async def test_a_target_that_may_not_be_written(scene: Scene) -> None:
-    """Messages that send to a forbidden topic become dead letters with the reason, and the others continue."""
+async def test_topics_that_may_not_be_used(scene: Scene) -> None:
+    """Messages that send to a forbidden topic, or set a state, become dead letters that name the rights; others continue."""
 
     async def work(message: Message) -> None:
         if message.group == b"one":
             await message.send(scene.target, message.value)
+        elif message.group == b"two":
+            message.state = b"1"
 
     async with scene.consumed(work):
-        await scene.until_committed(2)
+        await scene.until_committed()
 
+    reasons = scene.reasons()
     assert scene.read(scene.target) == []
-    assert [letter.value for letter in scene.read(scene.letters)] == [b"1"]
-    assert "allow Describe and Write on it" in scene.reasons()[0]
-    assert scene.target in scene.reasons()[0]
-
-
-async def test_a_state_topic_that_may_not_be_used(scene: Scene) -> None:
-    """A message that sets a state becomes a dead letter whose reason names the rights, and the others continue."""
-
-    async def work(message: Message) -> None:
-        if message.group == b"one":
-            message.state = b"1"
-        else:
-            await message.send(scene.target, message.value)
-
-    async with scene.consumed(work, *scene.sending):
-        await scene.until_committed(2)
-
-    assert len(scene.read(scene.target)) == 1
-    assert [letter.value for letter in scene.read(scene.letters)] == [b"1"]
-    assert scene.state in scene.reasons()[0]
-    assert "allow Describe and Write on it, and Read and Create too" in scene.reasons()[0]
+    assert reasons.keys() == {b"1", b"2"}
+    assert scene.target in reasons[b"1"]
+    assert "allow Describe and Write on it" in reasons[b"1"]
+    assert scene.state in reasons[b"2"]
+    assert "allow Describe and Write on it, and Read and Create too" in reasons[b"2"]

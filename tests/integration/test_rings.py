@@ -19,7 +19,7 @@ from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Group, planted
 from tests.support.terminal import steps
-from tests.support.worker import Running, configure, run_verb, worker
+from tests.support.worker import Running, configure, one_address, run_verb, worker
 
 
 def test_rings_beside_a_worker_and_without(bootstrap: str, tmp_path: Path) -> None:
@@ -148,8 +148,7 @@ def test_clear_of_a_busy_lane(
 
 def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> None:
     """The error for an unknown address or an ID that cannot be read names it and the remedy."""
-    name = kafka.unique("rings-errors")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    name, config = one_address(tmp_path, bootstrap, "rings-errors")
     for verb in (["find", "nobody", "x"], ["clear", "nobody"], ["show", "nobody"]):
         done = run_verb("rings", *verb, "--config", str(config), check=False)
         assert done.returncode == 2
@@ -172,8 +171,7 @@ def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> No
 
 def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:
     """A worker that gets one half of a lane leaves it closed, reports why, and is not ready."""
-    name = kafka.unique("half")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    name, config = one_address(tmp_path, bootstrap, "half", 2)
 
     async def assign() -> tuple[bool, dict[tuple[str, int], str], list[str]]:
         settings = load(config, {})

@@ -74,14 +74,10 @@ def _settle(secured: SecuredBroker, process: WorkerProcess, app_id: str, topic: 
 
 def _work(secured: SecuredBroker, access: Access, config: Path, app_id: str, topic: str) -> WorkerProcess:
     """Run a worker until the input is processed; it ends in order."""
-    process = WorkerProcess(config, "w", dict(access.environment))
-    try:
-        process.start()
+    with WorkerProcess(config, "w", dict(access.environment)) as process:
         process.wait_ready()
         _settle(secured, process, app_id, topic)
         assert process.stop() == 0
-    finally:
-        process.destroy()
     return process
 
 

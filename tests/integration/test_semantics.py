@@ -13,8 +13,6 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "off", "partitions": 1, "id_cache_size": 0},
     {"name": "three", "partitions": 1, "id_cache_size": 3},
     {"name": "unchanged", "partitions": 3},
-    {"name": "aborted", "partitions": 1},
-    {"name": "markers", "partitions": 1},
     {"name": "nokey", "partitions": 1},
     {"name": "compressed", "partitions": 1},
 ]
@@ -22,15 +20,6 @@ ADDRESSES: list[dict[str, Any]] = [
 
 def ids(got: list[Got]) -> list[bytes | None]:
     return [item.id for item in got]
-
-
-def test_a_resend_is_accepted_once(running: Running) -> None:
-    """The first message of an ID is accepted, each later one is dropped, within one batch and across batches."""
-    first = running.outcome("usual", [Sent(b"a", b"g"), Sent(b"a", b"g"), Sent(b"b", b"g"), Sent(b"a", b"g")])
-    second = running.outcome("usual", [Sent(b"b", b"g"), Sent(b"c", b"g")])
-
-    assert ids(first) == [b"a", b"b"]
-    assert ids(second) == [b"a", b"b", b"c"]
 
 
 def test_addresses_are_independent(running: Running) -> None:
@@ -100,40 +89,6 @@ def test_group_is_kept_in_order(running: Running) -> None:
         mine = [item for item in got if item.key == group]
         assert len({item.partition for item in mine}) == 1
         assert [item.id for item in mine] == [record.id for record in records if record.key == group]
-
-
-def test_aborted_records_never_pass(running: Running) -> None:
-    """An aborted record is neither accepted nor remembered: its ID, sent again, is new."""
-    kafka.send_in_transaction(
-        running.bootstrap, "aborted", [Sent(b"a", b"g"), Sent(b"b", b"g")], commit=False
-    )
-    got = running.outcome("aborted", [Sent(b"a", b"g")])
-
-    assert ids(got) == [b"a"]
-
-
-def test_control_records_are_no_obstacle(running: Running) -> None:
-    """Markers and aborted records between committed ones make no gap and lose nothing."""
-    for number in range(5):
-        kafka.send_in_transaction(running.bootstrap, "markers", [Sent(b"no", b"g")], commit=False)
-        kafka.send_in_transaction(running.bootstrap, "markers", [Sent(b"%d" % number, b"g")], commit=True)
-    got = running.outcome("markers", [Sent(b"end", b"g")])
-
-    assert ids(got) == [b"0", b"1", b"2", b"3", b"4", b"end"]
-    assert "reading again" not in running.worker.log()
-
-
-def test_records_without_key_pass(running: Running) -> None:
-    """A null key is not a group; the message passes with a null key, also with a null value."""
-    got = running.outcome(
-        "nokey", [Sent(b"nokey-1", None), Sent(b"nokey-2", None, None), Sent(b"nokey-1", None)]
-    )
-    mine = [item for item in got if (item.id or b"").startswith(b"nokey-")]
-
-    assert [(item.id, item.key, item.value) for item in mine] == [
-        (b"nokey-1", None, b"value"),
-        (b"nokey-2", None, None),
-    ]
 
 
 def test_compressed_input(running: Running) -> None:

@@ -13,14 +13,13 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import murmur2
 
-from agents.decision import envelope
 from app.commands.send import send, sender
 from app.commands.send.json_lines import InputError
 from app.commands.send.send_record import Outgoing
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import BrokerUnavailableError, TopicError
+from ringfence_kafka.errors import BrokerUnavailableError
 from tests.support import kafka
 
 PARTITIONS = 5
@@ -68,25 +67,6 @@ def test_what_arrives(
     assert {item.partition for item in of_group} == {murmur2(b"g", PARTITIONS)}
     assert sorted((item.value for item in got if item.key is None), key=str) == [None, b"alone"]
     assert capsys.readouterr().err.startswith(f"sent 5 messages to {address} in ")
-
-
-def test_transactions(
-    bootstrap: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each transaction is one record, an envelope; one without a group goes to its first ID's home each time."""
-    parts = [{"group": "a", "value": "debit"}, {"group": "b", "id": "p", "value": "credit"}]
-    lines: list[Any] = [{"id": "1", "group": "g", "parts": parts}, {"parts": parts}, {"parts": parts}]
-
-    assert send.send_lines(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
-    got = kafka.read_all(bootstrap, address, PARTITIONS)
-    keyed = next(item for item in got if item.key == b"g")
-    assert keyed.headers == [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"1")]
-    assert keyed.partition == murmur2(b"g", PARTITIONS)
-    assert [(item.key, item.headers, item.partition) for item in got if item is not keyed] == [
-        (None, [("_RF_TX", b"json/1")], murmur2(b"p", PARTITIONS))
-    ] * 2
-    assert {len(envelope.decode(b"json/1", item.value)) for item in got} == {2}
-    assert capsys.readouterr().err.startswith(f"sent 3 messages to {address} in ")
 
 
 def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> None:
@@ -236,12 +216,6 @@ def test_many(
         b"%d" % index for index in range(count)
     ]
     assert f"sent {count:,} messages" in capsys.readouterr().err
-
-
-def test_no_topic(bootstrap: str, tmp_path: Path) -> None:
-    """The error for a missing topic names it and the remedy, and the topic is not made by asking."""
-    with pytest.raises(TopicError, match="'nowhere' does not exist: run 'ringfence topics create'"):
-        send.send_lines(_settings(bootstrap, "nowhere"), "nowhere", _file(tmp_path, [{}]))
 
 
 @pytest.mark.long

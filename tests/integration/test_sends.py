@@ -30,12 +30,6 @@ def values(records: list[Got]) -> list[str]:
     return [(record.value or b"").decode() for record in records]
 
 
-async def reason_of(bench: Bench) -> str:
-    """Reason of the only dead letter."""
-    (letter,) = await bench.letters()
-    return (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
-
-
 # -- with the acknowledgement -------------------------------------------------------------------------------------
 
 
@@ -261,35 +255,3 @@ async def test_a_replay_sends_the_same_ids(billed: tuple[Bench, str]) -> None:
     assert len(found) == 10
     assert len(set(ids)) == 5
     assert ids[:5] == ids[5:]
-
-
-# -- what cannot be sent --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("what", "reason"),
-    [
-        ("unknown", "does not exist, so nothing is sent: create it"),
-        ("large", "is a record of about "),
-    ],
-)
-async def test_what_cannot_be_sent_fails_its_message(bootstrap: str, what: str, reason: str) -> None:
-    """A message with an invalid send sends nothing, its dead letter has the reason, and other groups continue."""
-    target = target_of(bootstrap, PARTITIONS, **{"max.message.bytes": "20000"})
-
-    async def work(message: Message) -> None:
-        await message.send(target, message.value)
-        if message.group == b"bad":
-            await message.send(f"{target}-unknown" if what == "unknown" else target, b"x" * 20_000)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(
-            Sent(None, b"good", b"1"),
-            Sent(None, b"bad", b"2"),
-            Sent(None, b"good", b"3"),
-            Sent(None, b"other", b"4"),
-        )
-        await bench.handle(Recorder(work), 4, max_attempts=2, retry_delay=0.01)
-
-        assert sorted(values(await bench.read(target, PARTITIONS))) == ["1", "3", "4"]
-        assert reason.format(target=target) in await reason_of(bench)

@@ -42,43 +42,21 @@ def test_lanes_and_consumers_name_the_setting(tight: str, tmp_path: Path) -> Non
     assert checked.returncode == 1
     assert f"{TRANSACTION_LIMIT} is 5000" in checked.stdout
 
-    worker, consumer = WorkerProcess(config, "w"), ConsumerProcess(config, "c", name, "handlers")
-    try:
-        for process in (worker, consumer):
-            process.start()
+    with WorkerProcess(config, "w") as worker, ConsumerProcess(config, "c", name, "handlers") as consumer:
         for process in (worker, consumer):
             wait_for(lambda process=process: TRANSACTION_LIMIT in process.log(), process.log)  # type: ignore[misc]
-    finally:
-        worker.destroy()
-        consumer.destroy()
 
 
 def test_a_bridge_that_cannot_commit_is_not_ok(tight: str, tmp_path: Path) -> None:
     """``bridge status`` reports a bridge that has begun nothing, although its errors travel in its commits."""
     bridge = processes.prepare(Two(tight, tight), tmp_path)
     bridge.send([Sent(b"1", b"g")])
-    process = BridgeProcess(bridge.config, "b")
-    try:
-        process.start()
+    with BridgeProcess(bridge.config, "b") as process:
         wait_for(lambda: METADATA_LIMIT in process.log(), process.log)
         shown = run_verb("bridge", "status", "--json", "--config", str(bridge.config), check=False)
         assert shown.returncode == 1
         (row,) = json.loads(shown.stdout)["bridges"][bridge.name]["partitions"]
         assert "forwards nothing" in row["error"]
-    finally:
-        process.destroy()
-
-
-@pytest.mark.long
-def test_a_session_time_out_that_brokers_refuse(tight: str, tmp_path: Path) -> None:
-    name = kafka.unique("brief")
-    config = configure(tmp_path, tight, name, [{"name": name, "partitions": 1}])
-    worker = WorkerProcess(config, "w", {"RINGFENCE_APP__SESSION_TIMEOUT": "7"})
-    try:
-        worker.start()
-        wait_for(lambda: SESSION_MIN in worker.log(), worker.log)
-    finally:
-        worker.destroy()
 
 
 CLIENT_ID = "throttled"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from app.bridge.quarantines import QuarantineMetrics
 from app.bridge.web import BridgeMetrics
@@ -71,17 +70,12 @@ class Scene:
 def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Yield a running scene that has come to rest."""
     scene = Scene(broker.bootstrap_servers, tmp_path_factory.mktemp("status"))
-    try:
-        scene.worker.start()
-        scene.consumer.start()
+    with scene.worker, scene.consumer:
         scene.worker.wait_ready()
         scene.consumer.wait_ready()
         scene.send()
         wait_for(scene.settled, lambda: f"{scene.consumer.health()}\n{scene.consumer.log()}")
         yield scene
-    finally:
-        scene.worker.destroy()
-        scene.consumer.destroy()
 
 
 def test_at_a_glance(scene: Scene) -> None:
@@ -110,43 +104,6 @@ def test_at_a_glance(scene: Scene) -> None:
     assert all(consumer["run_seconds"] is not None for consumer in consumers["partitions"])
     (finding,) = failing
     assert finding["command"] == (f"ringfence groups skip {scene.name} bad --consumer-group {scene.group}")
-
-
-def test_page(scene: Scene) -> None:
-    """The worker's web server shows the same to people and to programs."""
-    html = scene.worker.page("/")
-    code, told = scene.worker.get("/status")
-
-    assert "group bad waits" in html
-    assert f"{scene.group} at {scene.name}" in html
-    assert (code, told["app"]) == (200, scene.name)
-    assert [item["lane"] for item in told["addresses"][0]["lanes"]] == [f"{scene.name}-0", f"{scene.name}-1"]
-
-
-def test_metrics_of_the_consumer(scene: Scene) -> None:
-    """A running consumer gives Prometheus its one unfinished message and its failure."""
-    names = ("lag_records", "failing_messages", "attempts_total", "ready", "handler_seconds_count")
-
-    def found() -> dict[str, float]:
-        samples = [
-            sample
-            for family in text_string_to_metric_families(scene.consumer.page("/metrics"))
-            for sample in family.samples
-            if sample.labels.get("outcome", "finished") == "finished"
-        ]
-        return {
-            name: sum(sample.value for sample in samples if sample.name == f"ringfence_consumer_{name}")
-            for name in names
-        }
-
-    wait_for(lambda: found()["lag_records"] > 0, lambda: str(found()))
-    told = found()
-    shares = scene.status()["consumers"][0]["partitions"]
-
-    assert (told["failing_messages"], told["attempts_total"], told["ready"]) == (1, 60, 1)
-    assert told["lag_records"] == sum(share["lag"] for share in shares)
-    assert told["handler_seconds_count"] > 61
-    assert f"page at http://127.0.0.1:{scene.worker.port}/" in scene.worker.log()
 
 
 def test_what_dashboards_ask_for(scene: Scene) -> None:
@@ -212,8 +169,7 @@ def test_a_constant_id(bootstrap: str, tmp_path: Path) -> None:
     def duplicates() -> int:
         return sum(lane.get("duplicates", 0) for lane in worker.health()[1].get("lanes", {}).values())
 
-    try:
-        worker.start()
+    with worker:
         worker.wait_ready()
         for item in names:
             kafka.send(bootstrap, item, [Sent(b"same", b"g%d" % index) for index in range(30)])
@@ -222,8 +178,6 @@ def test_a_constant_id(bootstrap: str, tmp_path: Path) -> None:
         log, metrics = worker.log(), worker.page("/metrics")
         commands = [shlex.split(item["command"]) for item in told["findings"]]
         originals = [run_verb(*command[1:], "--config", str(config)).stdout for command in commands]
-    finally:
-        worker.destroy()
     lanes = [lane for address in told["addresses"] for lane in address["lanes"]]
     means = [
         "A producer that sends one ID with all its messages loses all but the first",

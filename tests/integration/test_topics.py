@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource
 
 from app.commands.topics import topics
 from app.embedded.broker import EmbeddedBroker
@@ -13,7 +12,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import TopicError
-from tests.support.kafka import create_topics, delete_topics
+from tests.support.kafka import create_topics, delete_topics, topic_config
 from tests.support.kafka import topics as topics_there
 from tests.support.worker import WorkerProcess, configure, wait_for
 
@@ -52,12 +51,12 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["exists"] * 6
     assert topics.check(settings) == 0
     assert capsys.readouterr().out == "ok     6 topics\n"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, "topics-lines-lines-changelog")
-    config = admin.describe_configs([resource])[resource].result()
-    assert config["cleanup.policy"].value == "compact"
-    assert config["segment.bytes"].value == str(64 * 2**20)
-    assert config["min.cleanable.dirty.ratio"].value == "0.3"
+    expected = {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(64 * 2**20),
+        "min.cleanable.dirty.ratio": "0.3",
+    }
+    assert {key: topic_config(bootstrap, "topics-lines-lines-changelog", key) for key in expected} == expected
 
 
 def test_dry_run_and_documents(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,10 +76,8 @@ def test_dry_run_and_documents(bootstrap: str, capsys: pytest.CaptureFixture[str
     document = json.loads(capsys.readouterr().out)
     assert [item["created"] for item in document["topics"]] == [False, *[True] * 5]
     assert document["topics"][1]["config"]["retention.ms"] == "86400000"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, "dry.accepted")
-    config = admin.describe_configs([resource])[resource].result(30)
-    assert {config[name].value for name in ("retention.ms", "max.message.bytes")} == {"86400000", "2065536"}
+    assert topic_config(bootstrap, "dry.accepted", "retention.ms") == "86400000"
+    assert topic_config(bootstrap, "dry.accepted", "max.message.bytes") == "2065536"
     assert topics.check(settings, as_json=True) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["ok"], document["faults"], document["by_address"]) == (True, [], {"dry": []})
@@ -184,22 +181,17 @@ def test_nothing_is_created_by_asking(generous: str, tmp_path: Path) -> None:
     """Neither check nor a worker creates topics by asking on a cluster that creates them when asked, which is Kafka's default."""
     assert topics.check(_settings(generous, "ghost")) == 1
 
-    admin = AdminClient({"bootstrap.servers": generous})
-    assert not [name for name in admin.list_topics(timeout=10).topics if "ghost" in name]
+    assert not [name for name in topics_there(generous) if "ghost" in name]
     names = ("there", "gone")
     config = configure(tmp_path, generous, "auto", [{"name": name, "partitions": 2} for name in names])
     gone = ["gone", "gone.accepted", "auto-gone-forward"]
     delete_topics(generous, gone)
-    process = WorkerProcess(config, "w")
-    try:
-        process.start()
+    with WorkerProcess(config, "w") as process:
         wait_for(lambda: "lane there-1 open" in process.log(), process.log)
         # The first look at all topics follows the assignment; the consumer asks for its own every ten seconds.
         wait_for(lambda: "gone" in process.health()[1].get("faults", {}), process.log)
         assert process.stop() == 0
-    finally:
-        process.destroy()
-    assert not set(gone) & set(admin.list_topics(timeout=10).topics)
+    assert not set(gone) & topics_there(generous)
 
 
 async def test_created_sizes_pass_the_check(generous: str) -> None:

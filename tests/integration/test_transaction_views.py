@@ -76,6 +76,8 @@ def test_metrics(seen: Seen) -> None:
     """Metrics count transactions by verdict, parts by address, and parts of each transaction; each is one message, too."""
     for line in (
         f'ringfence_messages_total{{address="{OURS}",verdict="accepted"}} 2.0',
+        f'ringfence_messages_total{{address="{OURS}",verdict="duplicates"}} 1.0',
+        f'ringfence_messages_total{{address="{OURS}",verdict="unchecked"}} 1.0',
         f'ringfence_transactions_total{{address="{OURS}",verdict="accepted"}} 1.0',
         f'ringfence_transactions_total{{address="{OURS}",verdict="duplicates"}} 1.0',
         f'ringfence_transactions_total{{address="{OURS}",verdict="unchecked"}} 1.0',

@@ -1,6 +1,5 @@
 """Transactions in a real worker: all parts, of any groups and addresses, or none."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,17 +8,16 @@ import pytest
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.records.envelopes import Addresses, envelope, enveloped, part
+from tests.support.records.envelopes import Addresses, envelope, part
 from tests.support.worker import WorkerProcess, configure, worker
 
 APP = "transactions"
-TRANSFERS, PAYMENTS, SMALL = "tx-transfers", "tx-payments", "tx-small"
-PARTITIONS = {TRANSFERS: 4, PAYMENTS: 3, SMALL: 1}
+TRANSFERS, PAYMENTS = "tx-transfers", "tx-payments"
+PARTITIONS = {TRANSFERS: 4, PAYMENTS: 3}
 SETTINGS: dict[str, dict[str, Any]] = {
-    TRANSFERS: {"transaction_addresses": [PAYMENTS, SMALL], "duplicates": "divert"},
+    TRANSFERS: {"transaction_addresses": [PAYMENTS], "duplicates": "divert"},
     PAYMENTS: {"partitioner": "crc32"},
 }
-SMALL_BYTES = 2_000
 
 
 class Running:
@@ -28,14 +26,12 @@ class Running:
     def __init__(self, bootstrap: str, process: WorkerProcess) -> None:
         self.bootstrap = bootstrap
         self.worker = process
-        self.addresses = Addresses(
-            bootstrap, APP, PARTITIONS, {TRANSFERS: [PAYMENTS, SMALL]}, divert=frozenset({TRANSFERS})
-        )  # fmt: skip
+        targets = {TRANSFERS: [PAYMENTS]}
+        self.addresses = Addresses(bootstrap, APP, PARTITIONS, targets, divert=frozenset({TRANSFERS}))
 
-    def send(self, *records: Sent, partition: int | None = None) -> None:
-        """Send to one partition: by default where a Java client sends the key of the first."""
-        if partition is None:
-            partition = kafka.home(records[0].key or b"", PARTITIONS[TRANSFERS])
+    def send(self, *records: Sent) -> None:
+        """Send to one partition, where a Java client sends the key of the first."""
+        partition = kafka.home(records[0].key or b"", PARTITIONS[TRANSFERS])
         kafka.send(self.bootstrap, TRANSFERS, records, partition)
 
     def accepted(self, mark: str) -> dict[str, list[Got]]:
@@ -55,12 +51,6 @@ class Running:
 def running(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One worker over all addresses of this module."""
     bootstrap = broker.bootstrap_servers
-    kafka.create_topics(
-        bootstrap,
-        {
-            f"{SMALL}.accepted": (1, {"max.message.bytes": str(SMALL_BYTES)}),
-        },
-    )
     addresses = [
         {"name": name, "partitions": count, **SETTINGS.get(name, {})} for name, count in PARTITIONS.items()
     ]
@@ -116,86 +106,6 @@ def test_one_known_id_ignores_all(running: Running) -> None:
         TRANSFERS: ["known-plain", "known-after"]
     }
     assert original == got[TRANSFERS][0].source.encode()
-
-
-def test_part_too_large(running: Running) -> None:
-    """A transaction with a part that is too large is in quarantine, with the part named.
-
-    Its IDs are free: a smaller resend passes; neighbours are in order.
-    """
-    large = envelope(
-        part(PAYMENTS, "p", "large-1"),
-        part(SMALL, "s", "x" * SMALL_BYTES, ID="large-id"),
-        part(None, "k", "large-3"),
-        known=b"large",
-    )
-    # The smallest topic limits its own parts alone.
-    beyond = "large-4".ljust(2 * SMALL_BYTES, "x")
-    smaller = envelope(
-        part(PAYMENTS, "p", beyond), part(SMALL, "s", "large-5", ID="large-id"), known=b"large"
-    )
-    neighbours = [Sent(b"large-n%d" % index, b"k", b"large-n%d" % index) for index in range(4)]
-    running.send(
-        neighbours[0], large, neighbours[1], large, smaller, neighbours[2], large, smaller, neighbours[3]
-    )
-    got = running.accepted("large-")
-    quarantined = [item for item in running.addresses.read(TRANSFERS, "quarantine") if item.id == b"large"]
-
-    assert {name: _values(value) for name, value in got.items() if value} == {
-        TRANSFERS: [f"large-n{index}" for index in range(4)],
-        PAYMENTS: [beyond],
-        SMALL: ["large-5"],
-    }
-    # The third came when its IDs were known: what is refused is refused before they are judged.
-    assert [item.value for item in quarantined] == [large.value] * 3
-    assert all(
-        (dict(item.headers)["_RF_REASON"] or b"").startswith(b"part 2/3: ")
-        and b"tx-small.accepted takes max.message.bytes = 2000" in (dict(item.headers)["_RF_REASON"] or b"")
-        for item in quarantined
-    )
-
-
-def _json(**document: Any) -> bytes:
-    return json.dumps(document).encode()
-
-
-MALFORMED: list[bytes | None] = [
-    None, b"", b"{}", b"[]", b"null", b"not JSON", b"\xff\xfe", b"[" * 50_000,
-    _json(parts=[]), _json(parts={}), _json(parts=[part()], more=1), _json(parts=[part()] * 10_001),
-    _json(parts=[{"valu": "1"}]), _json(parts=[{"value": 1}]), _json(parts=[{"value": "1", "value_base64": "AA=="}]),
-    _json(parts=[{"value_base64": "A"}]), _json(parts=[{"headers": [{"name": "_RF_KEY", "value": "1"}]}]),
-    _json(parts=[part(), part("ledgers")]), b'{"parts": [{"key": "1", "key": "2"}]}', b'{"parts": [{"value": "\\udc00"}]}',
-]  # fmt: skip
-
-
-def test_malformed(running: Running) -> None:
-    """Twenty malformed kinds and an unknown form, at home and forwarded, are in quarantine, and none of their IDs is used up."""
-    bad = [enveloped(value, b"k", b"mal") for value in MALFORMED]
-    other = [
-        Sent(b"mal", b"k", _json(parts=[part()]), (("_RF_TX", form),)) for form in (b"json/2", b"", None)
-    ]
-    twice = Sent(b"mal", b"k", _json(parts=[part()]), (("_RF_TX", b"json/1"), ("_RF_TX", b"json/2")))
-    earlier = len(running.addresses.read(TRANSFERS, "quarantine"))
-    running.send(Sent(None, b"k", b"mal-1"), *bad, *other, twice, Sent(None, b"k", b"mal-2"))
-    # Away from home they are forwarded unread.
-    running.send(*bad, partition=(kafka.home(b"k", 4) + 1) % 4)
-    running.addresses.settle(running.worker.log, TRANSFERS)
-    running.send(envelope(part(None, "k", "mal-3"), known=b"mal"))
-    got = running.accepted("mal-")
-    quarantined = running.addresses.read(TRANSFERS, "quarantine")
-    reasons = [(dict(item.headers)["_RF_REASON"] or b"").decode() for item in quarantined]
-
-    assert _values(got[TRANSFERS]) == ["mal-1", "mal-2", "mal-3"]
-    assert len(quarantined) - earlier == 2 * len(MALFORMED) + 4
-    assert (
-        sum(
-            reason.startswith("part 2/2: address 'ledgers' is not in transaction_addresses")
-            for reason in reasons
-        )
-        == 2
-    )
-    assert all(reasons)
-    assert running.worker.health()[0] == 200
 
 
 def test_own_kafka_transactions_of_producers(running: Running) -> None:

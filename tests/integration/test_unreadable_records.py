@@ -11,13 +11,12 @@ from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.records import unusual
 from tests.support.records.unusual import GZIP, MALFORMED, Raw
-from tests.support.worker import WorkerProcess, configure, wait_for, worker
+from tests.support.worker import WorkerProcess, configure, one_address, wait_for, worker
 
 
 def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
     """A record whose header name is not UTF-8 goes to quarantine, and the rest flows: no record ends a worker."""
-    name = kafka.unique("malformed")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    name, config = one_address(tmp_path, bootstrap, "malformed", 2)
     beside = [Raw(b"beside-0", timestamp=1_600_000_000_000), MALFORMED._replace(timestamp=1_600_000_000_001)]
     with worker(config, "w") as process:
         kafka.send(bootstrap, name, [Sent(None, b"g", b"before")])
@@ -61,9 +60,7 @@ def test_damaged_record_batch(broker: EmbeddedBroker, tmp_path: Path) -> None:
         kafka.send(bootstrap, struck, [Sent(None, b"g", value)])
     segment = broker.directory / DATA / f"{struck}-0" / f"{0:020}.log"
     _replace(segment, b"second", b"sXcond")
-    process = WorkerProcess(config, "w")
-    try:
-        process.start()
+    with WorkerProcess(config, "w") as process:
         kafka.send(bootstrap, other, [Sent(None, b"g", b"flows")])
         wait_for(lambda: "unreadable" in process.health()[1], process.log)
         kafka.wait_count(bootstrap, f"{other}.accepted", 1)
@@ -73,8 +70,6 @@ def test_damaged_record_batch(broker: EmbeddedBroker, tmp_path: Path) -> None:
         after = kafka.wait_count(bootstrap, f"{struck}.accepted", 3)
         process.wait_ready()
         log = process.log()
-    finally:
-        process.destroy()
 
     (unreadable,) = report["unreadable"]
     assert status == 503

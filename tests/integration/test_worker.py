@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from app.embedded import ports
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
+from tests.support.worker import WorkerProcess, configure, one_address, run_verb, wait_for, worker
 
 STATIC = {"RINGFENCE_APP__STATIC_MEMBERSHIP": "true"}
 
@@ -48,8 +48,7 @@ def _lag(bootstrap: str, group: str, topics: tuple[str, ...], partitions: int) -
 
 def test_no_lag_at_rest(bootstrap: str, tmp_path: Path) -> None:
     """A worker that has processed everything shows lag 0, with any markers in input and forward topic, and rests then."""
-    name = kafka.unique("rest")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    name, config = one_address(tmp_path, bootstrap, "rest", 2)
     topics = (name, f"{name}-{name}-forward")
     group = kafka.at_home(1, 2)
     with worker(config, "w") as process:
@@ -76,8 +75,7 @@ def test_no_lag_at_rest(bootstrap: str, tmp_path: Path) -> None:
 
 def test_restart_reuses_rocksdb(bootstrap: str, tmp_path: Path) -> None:
     """A restarted worker remembers, and restores only what its RocksDB has not seen."""
-    name = kafka.unique("restart")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    name, config = one_address(tmp_path, bootstrap, "restart")
     with worker(config, "w") as process:
         kafka.send(bootstrap, name, _records(0, 500))
         _settle(process, bootstrap, name)
@@ -99,8 +97,7 @@ def test_restart_reuses_rocksdb(bootstrap: str, tmp_path: Path) -> None:
 
 def test_lost_state_directory(bootstrap: str, tmp_path: Path) -> None:
     """A worker whose disk is lost still knows all IDs, from the changelog."""
-    name = kafka.unique("disk")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1, "id_cache_size": 400}])
+    name, config = one_address(tmp_path, bootstrap, "disk", id_cache_size=400)
     with worker(config, "w") as process:
         kafka.send(bootstrap, name, _records(0, 500))
         _settle(process, bootstrap, name)
@@ -124,8 +121,7 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
 
     Lanes that stay remain open. Those that move are restored before, or are in memory still.
     """
-    name = kafka.unique("two")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 4}])
+    name, config = one_address(tmp_path, bootstrap, "two", 4)
 
     def send(first: int) -> None:
         for partition in range(4):
@@ -186,11 +182,8 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
 
 def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
     """``/live`` answers as soon as the process runs; ``/health`` is 503 until all lanes are open."""
-    name = kafka.unique("health")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
-    process = WorkerProcess(config, "w")
-    try:
-        process.start()
+    name, config = one_address(tmp_path, bootstrap, "health", 2)
+    with WorkerProcess(config, "w") as process:
         seen: list[int] = []
 
         def ready() -> bool:
@@ -207,8 +200,6 @@ def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
         assert process.health()[0] == 200
         process.signal(signal.SIGHUP)
         assert process.wait_end() == 0
-    finally:
-        process.destroy()
 
     log = process.log()
     for line in (
@@ -225,16 +216,12 @@ def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
 
 def test_same_instance_twice_is_refused(bootstrap: str, tmp_path: Path) -> None:
     """A second worker in the folder of a running one ends at once, and names the way to have two."""
-    name = kafka.unique("twice")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    _, config = one_address(tmp_path, bootstrap, "twice")
     with worker(config, "same"):
         second = WorkerProcess(config, "same")
         second.log_file = tmp_path / "second.log"
-        second.start()
-        try:
+        with second:
             assert second.wait_end() == 2
-        finally:
-            second.destroy()
 
     assert "another worker runs in" in second.log()
     assert "app.instance" in second.log()
@@ -245,8 +232,7 @@ def test_static_member_comes_back(bootstrap: str, tmp_path: Path) -> None:
 
     It was stopped or killed, and may listen at another port.
     """
-    name = kafka.unique("static")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 4}])
+    name, config = one_address(tmp_path, bootstrap, "static", 4)
     # However long a start takes here: nobody waits for the session to end.
     patient = {**STATIC, "RINGFENCE_APP__SESSION_TIMEOUT": "60"}
     with worker(config, "one", **patient) as one, worker(config, "two", **patient) as two:
@@ -286,23 +272,19 @@ def test_static_member_comes_back(bootstrap: str, tmp_path: Path) -> None:
 
 def test_static_member_of_a_name_in_use(bootstrap: str, tmp_path: Path) -> None:
     """The newer of two workers of one name has the lanes; the older ends, reports why, and does not interfere."""
-    name = kafka.unique("namesake")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    name, config = one_address(tmp_path, bootstrap, "namesake")
     elsewhere = {"RINGFENCE_APP__DATA_DIR": str(tmp_path / "elsewhere"), **STATIC}
     newer = WorkerProcess(config, "same", elsewhere)
     newer.log_file = tmp_path / "newer.log"
     with worker(config, "same", **STATIC) as older:
         kafka.send(bootstrap, name, _records(0, 100))
         _settle(older, bootstrap, name)
-        try:
-            newer.start()
+        with newer:
             assert older.wait_end() == 2
             newer.wait_ready()
             kafka.send(bootstrap, name, _records(50, 200))
             _settle(newer, bootstrap, name)
             assert newer.running
-        finally:
-            newer.destroy()
         said = older.log()
 
     assert f"another worker has joined the group {name} as app.instance = same" in said
@@ -331,8 +313,7 @@ def test_static_member_with_other_addresses(bootstrap: str, tmp_path: Path) -> N
 
 def test_web_port_in_use_is_named(bootstrap: str, tmp_path: Path) -> None:
     """A port in use ends the start with an error that names the remedy."""
-    name = kafka.unique("port")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    _, config = one_address(tmp_path, bootstrap, "port")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run_verb("worker", "--config", str(config), "--web-port", str(port), check=False)
@@ -340,14 +321,3 @@ def test_web_port_in_use_is_named(bootstrap: str, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert f"app.web_port = {port}" in done.stderr
     assert "--web-port" in done.stderr
-
-
-def test_missing_topics_are_named(bootstrap: str, tmp_path: Path) -> None:
-    """A worker whose topics do not exist names them and the command that creates them."""
-    config = tmp_path / "c.toml"
-    config.write_text(f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[[addresses]]\nname = "nowhere"\n')
-    done = run_verb("worker", "--config", str(config), check=False)
-
-    assert done.returncode == 1
-    assert "nowhere.accepted" in done.stderr
-    assert "ringfence topics create" in done.stderr

@@ -1,12 +1,8 @@
 """Starts of workers and consumers: a broker that goes away, and a state folder that is lost."""
 
-import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -39,48 +35,28 @@ main()
 LIMIT_S: Final = 30.0
 
 
-class _Worker:
-    """A worker that is ready by its log, without a web server."""
-
-    def __init__(self, config: Path, first: int, last: int) -> None:
-        self._log = config.parent / "worker.log"
-        command = [sys.executable, "-c", PROGRAM, str(first), str(last)]
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*command, "worker", "--config", str(config), "--web-port", "0"],
-                cwd=ROOT, stdout=log, stderr=log, env=dict(os.environ),
-            )  # fmt: skip
-
-    def said(self, text: str) -> int:
-        return len(re.findall(text, self.log()))
-
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(LIMIT_S)
-
-
-@pytest.fixture
-def started(bootstrap: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[_Worker]:
-    name = kafka.unique("start")
-    config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 2}])
-    running = _Worker(config, *request.param)
-    yield running
-    running.process.kill()
-    running.process.wait()
-
-
 @pytest.mark.parametrize(
-    "started", [(2, 3), pytest.param((3, 4), marks=pytest.mark.long)], ids=["cluster", "group"], indirect=True
+    ("first", "last"), [(2, 3), pytest.param(3, 4, marks=pytest.mark.long)], ids=["cluster", "group"]
 )
-def test_the_broker_comes_back(started: _Worker) -> None:
-    wait_for(lambda: started.said("ready: 2 lanes open") > 0, started.log)
+def test_the_broker_comes_back(bootstrap: str, tmp_path: Path, first: int, last: int) -> None:
+    name, log = kafka.unique("start"), tmp_path / "log"
+    config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 2}])
+    command = [sys.executable, "-c", PROGRAM, str(first), str(last), "worker"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, "--config", str(config), "--web-port", "0"], cwd=ROOT, stdout=output, stderr=output
+        )
+    try:
+        wait_for(lambda: "ready: 2 lanes open" in log.read_text(), log.read_text)
+        process.terminate()
+        code, said = process.wait(LIMIT_S), log.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
-    assert started.stop() == 0, started.log()
-    assert started.said("became unreachable while this worker started") == 1
-    assert started.said("Traceback") == 0
+    assert code == 0, said
+    assert said.count("became unreachable while this worker started") == 1
+    assert "Traceback" not in said
 
 
 BATCH = 5_000

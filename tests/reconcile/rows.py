@@ -34,18 +34,17 @@ class Frames:
 
     def ids(self, *rows: dict[str, Any]) -> DataFrame:
         """IDs accepted in lane 0, in order, in run 1."""
-        plain = {
-            "address": 0,
-            "id_address": 0,
-            "lane": 0,
-            "partition": 0,
-            "part_number": 0,
-            "out_address": 0,
-            "out_partition": 0,
-            "group_digest": 1,
-            "run": 1,
-            "timestamp": 0,
-        }
+        zero = (
+            "address",
+            "id_address",
+            "lane",
+            "partition",
+            "part_number",
+            "out_address",
+            "out_partition",
+            "timestamp",
+        )
+        plain = {**dict.fromkeys(zero, 0), "group_digest": 1, "run": 1}
         return self._frame(
             IDS, [_homed({**plain, "offset": n, "out_offset": n, **row}) for n, row in enumerate(rows)]
         )

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AclOperation, AdminClient, ResourcePatternType, ResourceType
+from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import murmur2
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -439,9 +439,7 @@ def test_deleted_while_reading(lab: Lab) -> None:
     topic = lab.topic("deleted", 1, [At(0, Sent(b"%d" % number)) for number in range(10)])
     request = lab.request(topic)
     asked = job.asked(request)
-    admin = AdminClient({"bootstrap.servers": lab.bootstrap})
-    for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
-        future.result(kafka.WAIT_S)
+    kafka.delete_before(lab.bootstrap, topic, 5)
 
     with pytest.raises(EvidenceGoneError, match="run this again") as caught:
         job.counted(lab.spark, request, asked)

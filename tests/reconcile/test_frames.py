@@ -69,21 +69,23 @@ def test_a_gap_stands_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_what_the_journal_tells(spark: SparkSession) -> None:
-    """The journal gives each lane's largest ring and the place of its last clear; a change of size does not empty a ring.
+    """The journal gives each lane's largest ring and the place of its last clear.
 
-    An event without a lane does not count.
+    A change of size does not empty a ring; the opening of one that is in memory only does. An event without a lane does not count.
     """
     rows = [
         (0, 0, 1, 5, 6, 20, 20), (0, 0, 3, 7, 8, 20, 20), (0, 0, 4, 9, 9, 20, 4), (0, 1, 2, 5, 5, 4, 400),
-        (2, 0, 5, 0, 0, 2, 2), (2, None, 6, 0, 0, 9, 9),
+        (2, 0, 5, 0, 0, 2, 2), (2, None, 6, 0, 0, 9, 9), (3, 0, 7, 3, 2, 9, 8), (4, 0, 8, 3, 2, 9, 8),
     ]  # fmt: skip
-    found = journal.ring_histories(
-        spark.createDataFrame([(*row, None, False, None, None) for row in rows], EVENTS)
-    )
+    names = {3: "forgotten", 4: "resized"}
+    events = [(*row, names.get(row[0]), False, None, None) for row in rows]
+    found = journal.ring_histories(spark.createDataFrame(events, EVENTS))
 
     assert {address: sorted(value) for address, value in found.items()} == {
         0: [RingHistory(0, 20, Emptied(7, 8)), RingHistory(1, 400, None)],
         2: [RingHistory(0, 2, Emptied(0, 0))],
+        3: [RingHistory(0, 9, Emptied(3, 2))],
+        4: [RingHistory(0, 9, None)],
     }
     assert journal.ring_histories(None) == {}
 

@@ -56,18 +56,6 @@ def _lost(world: World, at: str) -> None:
     world.bridge(at, 2, 2, id=b"3", **IGNORE)
 
 
-def _off(world: World, at: str) -> None:
-    """Use size 0: all hops pass, also twice; a missing one is lost.
-
-    Also divert a hop, and a record without hop and ID: neither is a duplicate.
-    """
-    world.accept(*(world.bridge(at, 0) for _ in range(2)))
-    world.bridge(at, 0)
-    world.accept(world.bridge(at, 1, id=b"1"))
-    world.divert(world.bridge(at, 1, id=b"1"), None)
-    world.divert(world.arrive(at), None)
-
-
 def _forgotten(world: World, at: str) -> None:
     """Accept a hop again; one below the confirmed; one with an own ID; and one noted although its ID was known."""
     world.accept(*(world.bridge(at, 0) for _ in range(2)))
@@ -82,15 +70,6 @@ def _by_id(world: World, at: str) -> None:
     world.accept(world.bridge(at, 0, id=b"1"), world.bridge(at, 0, id=b"1", source=OTHER))
     world.accept(world.bridge(at, 1, id=b"1", source=OTHER, **IGNORE), world.arrive(at, b"2"))
     world.accept(world.bridge(at, 2, id=b"2", source=OTHER, **IGNORE))
-
-
-def _overrun(world: World, at: str) -> None:
-    """Send more unconfirmed hops than a ring of two has IDs; a confirmed hop is known for ever."""
-    world.accept(*(world.bridge(at, number) for number in (0, 1, 2, 0)))
-    world.accept(
-        *(world.bridge(at, number, 3, source=OTHER) for number in (3, 4, 5, 6)),
-        world.bridge(at, 1, source=OTHER),
-    )
 
 
 def _apart(world: World, at: str) -> None:
@@ -178,10 +157,8 @@ def _observed(world: World, at: str) -> None:
 PLANTED: dict[str, History] = {
     "clean": (_clean, {}, {}),
     "lost": (_lost, {}, {"LOST": 3}),
-    "off": (_off, {"id_cache_size": 0, "duplicates": "divert"}, {"LOST": 1, "WRONG-VERDICT": 2}),
     "forgotten": (_forgotten, {}, {"FORGOTTEN": 4}),
     "by-id": (_by_id, {}, {"FORGOTTEN": 1}),
-    "overrun": (_overrun, {"id_cache_size": 2}, {"OVERRUN": 1, "FORGOTTEN": 1}),
     "apart": (_apart, {}, {"CROSS-LANE": 1, "FORGOTTEN": 1, "OVERRUN": 1}),
     "diverted": (_diverted, {"duplicates": "divert"}, {"WRONG-VERDICT": 2, "LOST": 1}),
     "corrupted": (_corrupted, {}, {"CORRUPTED": 4}),

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -29,7 +29,7 @@ NOT_LET_IN = ("denies access", "no broker answers")
 
 
 class RingfenceProcess:
-    """One verb that runs until it is stopped. Its log is kept over restarts."""
+    """One verb that runs until it is stopped, or until its block ends. Its log is kept over restarts."""
 
     def __init__(
         self, config: Path, name: str, arguments: Sequence[str], environment: dict[str, str] | None = None
@@ -55,6 +55,13 @@ class RingfenceProcess:
                 [nothing.fileno(), log.fileno(), log.fileno()],
                 self.tree,
             )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.destroy()
 
     def wait_ready(self) -> None:
         wait_for(lambda: self.health()[0] == 200, lambda: f"{self.health()}\n{self.log()}")
@@ -151,6 +158,14 @@ def configure(
     return config
 
 
+def one_address(
+    folder: Path, bootstrap: str, prefix: str, partitions: int = 1, **address: Any
+) -> tuple[str, Path]:
+    """Configure an address that has the name of its application; return the name and the file."""
+    name = kafka.unique(prefix)
+    return name, configure(folder, bootstrap, name, [{"name": name, "partitions": partitions, **address}])
+
+
 def run_verb(
     *arguments: str,
     check: bool = True,
@@ -183,13 +198,9 @@ def run_verb(
 
 @contextlib.contextmanager
 def worker(config: Path, name: str, **environment: str) -> Iterator[WorkerProcess]:
-    process = WorkerProcess(config, name, environment)
-    try:
-        process.start()
+    with WorkerProcess(config, name, environment) as process:
         process.wait_ready()
         yield process
-    finally:
-        process.destroy()
 
 
 def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:

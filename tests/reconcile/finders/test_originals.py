@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import Row as SparkRow
 
 from reconcile.anomalies.finders import lost_inputs, originals, sequence_numbers
-from reconcile.run.frames import journal
 from reconcile.spark.schemas import DIVERTED, EVIDENCE
 from tests.reconcile.rows import Frames, cut
 
@@ -197,17 +196,6 @@ def test_originals(frames: Frames, plan: str, name: str) -> None:
     if case.missing is not None:
         missing = sorted((row["anomaly"], row["offset"]) for row in found.missing if row["address"] == at)
         assert missing == case.missing
-
-
-def test_rings_in_memory_only(frames: Frames) -> None:
-    """The journal empties a reopened ring that is in memory only, whatever its size, and not one of another size."""
-    event = {"input_next": 3, "forward_next": 2, "before": 9, "after": 8}
-    events = [{**event, "event": name, "address": at} for at, name in enumerate(("forgotten", "resized"))]
-
-    assert journal.ring_histories(frames.events(*events)) == {
-        0: [journal.RingHistory(0, 9, journal.Emptied(3, 2))],
-        1: [journal.RingHistory(0, 9, None)],
-    }
 
 
 @functools.cache

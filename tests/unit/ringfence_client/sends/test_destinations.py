@@ -111,7 +111,7 @@ def test_ids_are_bounded_and_distinct() -> None:
 @pytest.mark.parametrize(
     ("topic", "given", "text"),
     [
-        ("nowhere", {}, "nowhere does not exist"),
+        ("nowhere", {}, "nowhere does not exist, so nothing is sent: create it"),
         ("plain", {"partition": 4}, "partition 4 of plain, which has 4"),
         ("plain", {"timestamp": 1}, "message.timestamp.before.max.ms=1000"),
         (

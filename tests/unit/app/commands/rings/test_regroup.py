@@ -341,18 +341,20 @@ async def test_two_at_once(before: int, after: int, other: int) -> None:
     alone, whole = _with_many_ids(4, before), _with_many_ids(4, before)
     await _regroup(alone, 4, after)
     await _regroup(whole, 4, other)
-    lanes = range(LaneLayout.from_setting(other, 4).lanes)
+    lanes, refusals = range(LaneLayout.from_setting(other, 4).lanes), ""
     for step in range(1, alone.steps + 1):
         logs = _with_many_ids(4, before)
         logs.at_step[step] = functools.partial(_regroup, logs, 4, other)
-        with pytest.raises((RegroupError, FencedError)):
+        with pytest.raises((RegroupError, FencedError)) as raised:
             await _regroup(logs, 4, after)
+        refusals += str(raised.value)
         states = _state(logs), _state(whole)
         assert [states[0][lane] for lane in lanes] == [states[1][lane] for lane in lanes], step
         assert [event[:4] for event in logs.journal] == [event[:4] for event in whole.journal]
         # What the first one has closed of lanes that there are no more keeps nobody from another number.
         await _regroup(logs, 4, 3)
         assert [logs.metas()[lane].lanes for lane in range(3)] == [3] * 3
+    assert "another regrouping has ended meanwhile: orders has lanes = " in refusals
 
 
 @pytest.mark.parametrize(("partitions", "former", "after"), [(12, 4, 6), (4, 0, 2)])
