@@ -1,5 +1,6 @@
 """A chain of addresses, through a worker on a real broker."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,6 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": SECOND, "partitions": 2, "input_topic": BETWEEN, "group_header": "customer"},
     {"name": FIRST, "partitions": 2},
 ]
-
-
-def _through(bootstrap: str, topic: str) -> None:
-    wait_for(lambda: kafka.consumed(bootstrap, APP, topic, 2), lambda: topic)
 
 
 def _ours(record: Got) -> dict[str, bytes | None]:
@@ -52,7 +49,7 @@ def test_a_chain(broker: EmbeddedBroker, tmp_path: Path) -> None:
         ]
         kafka.send(broker.bootstrap_servers, FIRST, sent, 0)
         for topic in (FIRST, BETWEEN, f"{APP}-{SECOND}-forward"):
-            _through(broker.bootstrap_servers, topic)
+            wait_for(partial(kafka.consumed, broker.bootstrap_servers, APP, topic, 2), lambda: topic)  # noqa: B023
         between = kafka.read_all(broker.bootstrap_servers, BETWEEN, 2)
         found = {
             item.value: item for item in kafka.read_all(broker.bootstrap_servers, f"{SECOND}.accepted", 2)

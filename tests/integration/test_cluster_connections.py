@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from aiokafka.partitioner import murmur2
 
 from agents.bridge.bridge import Bridge
 from agents.bridge.member_admission import Permit
@@ -107,7 +106,7 @@ class Connected:
         """Send keyed messages to a member's input, or to another topic."""
         sent = messages(count, first=first)
         for partition in range(PARTITIONS):
-            at_home = [item for item in sent if _home(item.key or b"") == partition]
+            at_home = [item for item in sent if kafka.home(item.key or b"", PARTITIONS) == partition]
             kafka.send(self.servers[member], topic or self.address, at_home, partition)
 
     def arrived(self, member: str, address: str) -> list[int]:
@@ -184,10 +183,6 @@ class Connected:
 def _idle(config: Path) -> bool:
     shown = processes.status(config)["bridges"].values()
     return all(row["lag"] == 0 for item in shown for row in item["partitions"])
-
-
-def _home(key: bytes) -> int:
-    return int(murmur2(key) & 0x7FFFFFFF) % PARTITIONS
 
 
 @pytest.mark.long

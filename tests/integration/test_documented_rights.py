@@ -30,6 +30,7 @@ OPERATIONS: Final = {
     "Alter": AclOperation.ALTER,
     "Delete": AclOperation.DELETE,
 }
+WITHOUT: Final = "`groups skip`, `purge` without consumers"
 VERBS: Final[list[tuple[str, str, str]]] = [
     ("`status`, the page of a worker", "status --json", "late"),
     ("`rings show`, `find`", "rings show", "20,000"),
@@ -47,16 +48,8 @@ VERBS: Final[list[tuple[str, str, str]]] = [
     ("`dlq list`, `show`", "dlq list ADDRESS", "not today"),
     ("`dlq redrive`, `drop`", "dlq redrive ADDRESS --limit 1", "1 to be done again"),
     ("`dlq redrive`, `drop`", "dlq drop ADDRESS --yes", "dropped"),
-    (
-        "`groups skip`, `purge` without consumers",
-        f"groups skip ADDRESS late --consumer-group {GROUP} --yes",
-        "dropped",
-    ),
-    (
-        "`groups skip`, `purge` without consumers",
-        f"groups purge ADDRESS late --consumer-group {GROUP} --yes",
-        "dropped",
-    ),
+    (WITHOUT, f"groups skip ADDRESS late --consumer-group {GROUP} --yes", "dropped"),
+    (WITHOUT, f"groups purge ADDRESS late --consumer-group {GROUP} --yes", "dropped"),
     ("`consumers forget`", f"consumers forget {GROUP} --discard-redriven --yes", "forgot"),
     ("`rings clear`", "rings clear ADDRESS --yes", "cleared"),
     ("`rings adopt`", "rings adopt ADDRESS --yes", "adopted"),

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
-from confluent_kafka.cimpl import murmur2
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -39,7 +38,7 @@ from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
 from tests.support import kafka
 from tests.support.brokers.secured import PASSWORD, PASSWORD_VARIABLE, SecuredBroker
-from tests.support.kafka import Sent
+from tests.support.kafka import Sent, home
 from tests.support.terminal import steps
 
 START_MS = 1_760_000_000_000
@@ -99,10 +98,6 @@ def lab(spark: SparkSession, broker: EmbeddedBroker) -> Lab:
 def quantile(values: Sequence[int], share: float) -> int:
     """Return the least value that this share of the values does not exceed."""
     return sorted(values)[math.ceil(round(share * len(values), 6)) - 1]
-
-
-def home(key: bytes, partitions: int) -> int:
-    return int(murmur2(key, partitions))
 
 
 def test_homes(spark: SparkSession) -> None:
