@@ -89,10 +89,12 @@ class Record(NamedTuple):
 
 def records(topic: str, got: Iterable[Any]) -> list[Record]:
     """Return the records that a client has read from a topic."""
-    return [
-        Record(topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp)
-        for item in got
-    ]
+    return [record_of(topic, item.partition, item) for item in got]
+
+
+def record_of(topic: str, partition: int, item: Any) -> Record:
+    headers: Headers = tuple(item.headers)
+    return Record(topic, partition, item.offset, item.key, item.value, headers, item.timestamp)
 
 
 def id_in_header(record: Record) -> bytes | None:

@@ -12,21 +12,20 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import pytest
-from aiokafka.partitioner import murmur2
-from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.record import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.batch.batch import DueRecords, FetchedBatch
-from agents.decision.decide import Outcome, Path
+from agents.decision.decide import Path
 from agents.output.build import Emitter
 from agents.output.topic_batches import Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
 from tables.table import LaneTable
 from tests.harness.checker.check import check, counts
-from tests.harness.history import Headers, History, Record, Target
+from tests.harness.history import History, Target, record_of
 from tests.property import examples
+from tests.support.bridges.lane_runs import written_by
+from tests.support.kafka import home
 from tests.unit.agents.decision.test_decide import Given, Table
 
 LANES: Final = 3
@@ -43,11 +42,6 @@ SETTINGS: Final = validate(
     }
 )
 FORWARD: Final = "ringfence-transfers-forward"
-
-
-def java(key: bytes, count: int) -> int:
-    """Return the partition that the Java client chooses for a key."""
-    return int(murmur2(key) & 0x7FFFFFFF) % count
 
 
 # -- what is sent --------------------------------------------------------------------------------------------------
@@ -144,10 +138,10 @@ class Reference:
         key = plan.key or plan.id
         if key is None and plan.parts and not broken and known:
             key = known[0][1]
-        home = self.number if key is None else java(key.encode(), LANES)
+        at_home = self.number if key is None else home(key.encode(), LANES)
         own_key = None if plan.key is None else plan.key.encode()
-        if not arrived and home != self.number:
-            return [Due(FORWARD, home, source, None, own_key)]
+        if not arrived and at_home != self.number:
+            return [Due(FORWARD, at_home, source, None, own_key)]
         if broken or any(part.large for part in plan.parts):
             return [Due("transfers.quarantine", int(source.split(b"/")[1]) % LANES, source, None, own_key)]
         if any(item == held for item in known for held, _ in self.ring):
@@ -181,7 +175,7 @@ def _due(address: str, group: bytes | None, source: bytes, part: bytes | None) -
     partition = None
     if group is not None:
         count = COUNTS[topic]
-        partition = zlib.crc32(group) % count if address == "payments" else java(group, count)
+        partition = zlib.crc32(group) % count if address == "payments" else home(group, count)
     return Due(topic, partition, source, part, group)
 
 
@@ -206,7 +200,7 @@ class World:
         self.next: dict[tuple[str, int], int] = defaultdict(int)
         self.ends: dict[tuple[str, int], int] = defaultdict(int)
         self.history = History(
-            "transfers", LANES, capacity, lambda key: java(key, LANES), divert=True,
+            "transfers", LANES, capacity, lambda key: home(key, LANES), divert=True,
             others={
                 "payments": Target("payments.accepted"),
                 "notes": Target("notes.accepted", lambda item: item.key, lambda item: item.header("region") or b"qpid.no-group"),
@@ -217,7 +211,7 @@ class World:
             record = each.given(len(log))
             log.append(record)
             self.planned[b"transfers/%d/%d" % (each.partition, record.offset)] = each
-            self.history.inputs.append(_record("transfers", each.partition, record))
+            self.history.inputs.append(record_of("transfers", each.partition, record))
 
     def run(self) -> None:
         while ready := [place for place, log in self.logs.items() if self.next[place] < len(log)]:
@@ -234,7 +228,7 @@ class World:
                 [DueRecords(batch, records)], cast("LaneTable", self.tables[lane]), refused
             )
             try:
-                written = self._written(lane, outcome)
+                written = written_by(self.emitters[lane], outcome, BYTES_MAX)
             except TooLargeError as error:
                 refused |= error.reasons
                 continue
@@ -247,20 +241,6 @@ class World:
         for name, partition, record in written:
             self._append(name, partition, record)
 
-    def _written(self, lane: int, outcome: Outcome) -> list[tuple[str, int, Given]]:
-        def builder() -> BatchBuilder:
-            return BatchBuilder(BYTES_MAX, 0, is_transactional=1)
-
-        found: list[tuple[str, int, Given]] = []
-        for item in self.emitters[lane].emit(outcome, builder):
-            records = MemoryRecords(bytes(item.builder._build()))
-            while (batch := records.next_batch()) is not None:
-                found += [
-                    (item.topic, item.partition, Given(0, r.key, list(r.headers), r.value, r.timestamp))
-                    for r in batch
-                ]
-        return found
-
     def _append(self, topic: str, partition: int, record: Given) -> None:
         place = topic, partition
         self.ends[place] += 1
@@ -272,7 +252,7 @@ class World:
             "transfers.duplicates": self.history.diverted,
             "transfers.quarantine": self.history.quarantined,
         }
-        fates.get(topic, self.history.accepted).append(_record(topic, partition, moved))
+        fates.get(topic, self.history.accepted).append(record_of(topic, partition, moved))
 
     def _compare(
         self, topic: str, lane: int, records: Sequence[Given], written: Sequence[tuple[str, int, Given]]
@@ -302,11 +282,6 @@ def _by_group(
         told = record._replace(partition=None) if (record.topic, record.key) in free else record
         groups[told.topic, told.key, told.partition].append(told)
     return groups
-
-
-def _record(topic: str, partition: int, record: Given) -> Record:
-    headers: Headers = tuple(record.headers)
-    return Record(topic, partition, record.offset, record.key, record.value, headers, record.timestamp)
 
 
 @settings(max_examples=examples(500))

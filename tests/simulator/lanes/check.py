@@ -14,7 +14,7 @@ from tables.table import LaneTable
 from tests.harness.checker import check
 from tests.harness.checker.check import Anomaly, Finding
 from tests.harness.checker.evidence import Evidence
-from tests.harness.history import History, Record, Target
+from tests.harness.history import History, Record, Target, record_of
 from tests.simulator.gap_log import in_vain
 from tests.simulator.kafka.logs import Log, Stored
 from tests.simulator.lanes.world import BEGINNING, LaneWorld, newest_meta
@@ -134,14 +134,10 @@ def _behind(world: LaneWorld, name: str, value: bytes | None, far: int) -> bytes
 
 def _records(world: LaneWorld, topic: str) -> list[Record]:
     return [
-        record(topic, log.partition, item)
+        record_of(topic, log.partition, item)
         for log in world.cluster.topics[topic].logs
         for item in log.committed()
     ]
-
-
-def record(topic: str, partition: int, each: Stored) -> Record:
-    return Record(topic, partition, each.offset, each.key, each.value, each.headers, each.timestamp)
 
 
 def _anomalies(world: LaneWorld) -> Iterable[str]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from agents.lane.lane import Lane, LaneState
+from tests.harness.history import record_of
 from tests.simulator.doubles.transport import FETCH_OFFSETS, SimulatedConsumer
 from tests.simulator.happenings import Happenings
 from tests.simulator.kafka.groups import Place
 from tests.simulator.kafka.logs import Stored
 from tests.simulator.kafka.network import Network
 from tests.simulator.lanes import envelopes
-from tests.simulator.lanes.check import record
 from tests.simulator.lanes.world import BEGINNING, LaneWorld, newest_meta
 from tests.simulator.names import ADDRESS, CHANGELOG, COMPACTED
 from tests.simulator.process import Process
@@ -155,7 +155,7 @@ class LaneHappenings(Happenings):
             self._eat(partition, done)
 
     def _keep(self, partition: int, records: Sequence[Stored]) -> None:
-        self._world.kept += [record(ADDRESS, partition, item) for item in records]
+        self._world.kept += [record_of(ADDRESS, partition, item) for item in records]
 
     def _record(self, message: Any, partition: int) -> tuple[int, bytes | None, bytes, Any]:
         self._world.sent += 1

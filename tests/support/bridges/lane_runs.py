@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
@@ -18,7 +17,8 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from tables.ring import Verdict
 from tables.table import LaneTable
-from tests.harness.history import Headers, History, Record
+from tests.harness.history import Headers, History, Record, record_of
+from tests.support.kafka import home
 from tests.unit.agents.decision.test_decide import Given, Table
 
 LANES: Final = 3
@@ -34,10 +34,6 @@ _MALFORMED: Final[tuple[Headers, ...]] = (
     (("_RF_BRIDGE_DUPL_ID", _SOURCES[0] + b"/3"), ("_RF_BRIDGE_CONFIRMED", b"4")),
     (("_RF_BRIDGE_DUPL_ID", _SOURCES[0] + b"/3"), ("_RF_BRIDGE_IDS", b"perhaps")),
 )
-
-
-def java(key: bytes, count: int) -> int:
-    return int(murmur2(key) & 0x7FFFFFFF) % count
 
 
 class BridgedRun:
@@ -63,7 +59,7 @@ class BridgedRun:
         self.logs: dict[tuple[str, int], list[Given]] = defaultdict(list)
         self.next: dict[tuple[str, int], int] = defaultdict(int)
         self.outputs: dict[tuple[str, int], list[Given]] = defaultdict(list)
-        self.history = History(name, LANES, self.capacity, lambda key: java(key, LANES), divert=self.divert)
+        self.history = History(name, LANES, self.capacity, lambda key: home(key, LANES), divert=self.divert)
         for _ in range(STEPS):
             self._arrive()
 
@@ -81,19 +77,19 @@ class BridgedRun:
         roll = dice.random()
         source, offset = dice.choice(_SOURCES), dice.randrange(_OFFSETS)
         if roll < 0.15:
-            key, value, headers, home = _content(dice)
+            key, value, headers, own = _content(dice)
         elif roll < 0.2:
-            key, value, headers, home = _content(dice)
+            key, value, headers, own = _content(dice)
             headers += dice.choice(_MALFORMED)
         else:
-            key, value, headers, home = _content(random.Random(b"%b/%d" % (source, offset)))
+            key, value, headers, own = _content(random.Random(b"%b/%d" % (source, offset)))
             headers += (("_RF_BRIDGE_DUPL_ID", b"%b/%d" % (source, offset)),)
             confirmed = dice.choice([None, 0, 0, dice.randint(0, offset)])
             headers += () if confirmed is None else (("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),)
-        partition = home if dice.random() < 0.7 else dice.randrange(LANES)
+        partition = own if dice.random() < 0.7 else dice.randrange(LANES)
         log = self.logs[self.name, partition]
         log.append(Given(len(log), key, list(headers), value, 1_000 + len(log)))
-        self.history.inputs.append(_record(self.name, partition, log[-1]))
+        self.history.inputs.append(record_of(self.name, partition, log[-1]))
 
     def run(self) -> None:
         while ready := [place for place, log in self.logs.items() if self.next[place] < len(log)]:
@@ -116,25 +112,11 @@ class BridgedRun:
             )
         if self.dice.random() < 0.2:  # a crash: nothing is written
             return
-        written = self._written(lane, outcome)
+        written = written_by(self._emitters[lane], outcome, _BYTES_MAX)
         self._tables[lane].apply(outcome)
         self.next[topic, lane] = outcome.ends[0]
-        for place, record in written:
-            self._append(place, record)
-
-    def _written(self, lane: int, outcome: Outcome) -> list[tuple[tuple[str, int], Given]]:
-        def builder() -> BatchBuilder:
-            return BatchBuilder(_BYTES_MAX, 0, is_transactional=1)
-
-        found = []
-        for item in self._emitters[lane].emit(outcome, builder):
-            records = MemoryRecords(bytes(item.builder._build()))
-            while (batch := records.next_batch()) is not None:
-                found += [
-                    ((item.topic, item.partition), Given(0, r.key, list(r.headers), r.value, r.timestamp))
-                    for r in batch
-                ]
-        return found
+        for name, partition, record in written:
+            self._append((name, partition), record)
 
     def _append(self, place: tuple[str, int], record: Given) -> None:
         log = self.logs[place] if place[0] == self.forward else self.outputs[place]
@@ -145,7 +127,20 @@ class BridgedRun:
             f"{self.name}.quarantine": self.history.quarantined,
         }
         if place[0] in fates:
-            fates[place[0]].append(_record(*place, log[-1]))
+            fates[place[0]].append(record_of(*place, log[-1]))
+
+
+def written_by(emitter: Emitter, outcome: Outcome, bytes_max: int) -> list[tuple[str, int, Given]]:
+    """Return topic, partition and record of all that a lane writes for a batch."""
+    found = []
+    for item in emitter.emit(outcome, lambda: BatchBuilder(bytes_max, 0, is_transactional=1)):
+        records = MemoryRecords(bytes(item.builder._build()))
+        while (batch := records.next_batch()) is not None:
+            found += [
+                (item.topic, item.partition, Given(0, r.key, list(r.headers), r.value, r.timestamp))
+                for r in batch
+            ]
+    return found
 
 
 def _is_large(headers: Sequence[tuple[str, bytes | None]]) -> bool:
@@ -166,14 +161,9 @@ def _content(dice: random.Random) -> tuple[bytes | None, bytes, Headers, int]:
     if dice.random() < 0.2:
         headers += (("_RF_TX", b"json/1"),)
         value = json.dumps({"parts": [_part(dice) for _ in range(dice.randint(1, 3))]}).encode()
-    return key, value, headers, dice.randrange(LANES) if key is None else java(key, LANES)
+    return key, value, headers, dice.randrange(LANES) if key is None else home(key, LANES)
 
 
 def _part(dice: random.Random) -> dict[str, Any]:
     ids = [{"name": "_AMQ_DUPL_ID", "value": f"id{dice.randrange(6)}"}] if dice.random() < 0.5 else []
     return {"key": dice.choice([None, "a", "b"]), "value": "part", "headers": ids}
-
-
-def _record(topic: str, partition: int, record: Given) -> Record:
-    headers: Headers = tuple(record.headers)
-    return Record(topic, partition, record.offset, record.key, record.value, headers, record.timestamp)
