@@ -63,7 +63,6 @@ def run(
     given: str | bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a program that must succeed, and return its standard output."""
     ended = attempt(command, limit_s=limit_s, given=given, environment=environment)
     if ended.code != 0:
         raise CommandError(command, f"ended with {ended.code}", ended.everything)

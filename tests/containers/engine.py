@@ -72,7 +72,6 @@ class Engine:
         return self._listed()
 
     def remove(self, container: str) -> None:
-        """Remove a container with its unnamed volumes, at once."""
         # podman waits for the program's own end, and a program without its broker gets no answers.
         own = ("--time", "0") if self.is_podman else ()
         self("rm", "--force", *own, "--volumes", container)

@@ -24,7 +24,6 @@ _EVERY_S: Final = 0.5
 
 
 def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
-    """Wait for a condition; ``otherwise`` describes the state after the limit."""
     deadline = time.monotonic() + limit_s
     while not condition():
         expect(time.monotonic() < deadline, f"after {limit_s:.0f} s {otherwise()}")
@@ -85,11 +84,9 @@ class Stack:
         return self.engine("exec", self.engine.container(service), *command)
 
     def health(self, worker: str) -> dict[str, Any]:
-        """Return the document of a worker's ``/health``; empty = it does not answer."""
         return get(f"http://127.0.0.1:{WEB[worker]}/health") or {}
 
     def lanes(self, worker: str) -> set[str]:
-        """Return the open lanes of a worker that is ready; empty = it is not ready."""
         found = self.health(worker)
         if not found.get("ready"):
             return set()

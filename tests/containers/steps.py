@@ -10,7 +10,6 @@ class CheckError(Exception):
 
 
 def expect(holds: bool, what: str) -> None:
-    """Raise :class:`CheckError` with ``what``, unless it ``holds``."""
     if not holds:
         raise CheckError(what)
 

@@ -25,13 +25,11 @@ class Message(NamedTuple):
 
 
 def first() -> list[Message]:
-    """Messages before the kill: new ones, then resends of them."""
     new = range(DISTINCT)
     return [Message(item) for item in (*new, *new[::_AGAIN])]
 
 
 def second() -> list[Message]:
-    """Messages after the kill: new ones, then resends of both batches."""
     new = range(DISTINCT, 2 * DISTINCT)
     return [Message(item) for item in (*new, *new[::_AGAIN], *range(DISTINCT)[::_AGAIN])]
 

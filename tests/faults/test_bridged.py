@@ -54,7 +54,6 @@ class Feed(threading.Thread):
         self.left = self._producer.flush(FLUSH_S)
 
     def hurry(self) -> None:
-        """Send what is left at once."""
         self._hurried.set()
 
 

@@ -21,7 +21,6 @@ FEW: Final = 1_000
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """Yield a broker for this module alone."""
     with EmbeddedBroker(tmp_path_factory.mktemp("disturbed")) as broker:
         yield broker
 
@@ -34,13 +33,8 @@ def _prepare(broker: EmbeddedBroker, folder: Path, *cases: str) -> tuple[list[Fl
     return [Flow(broker.bootstrap_servers, app_id, name) for name in names], config
 
 
-@pytest.mark.parametrize(
-    "frozen",
-    [
-        pytest.param(False, id="running", marks=pytest.mark.long),
-        pytest.param(True, id="frozen meanwhile", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("frozen", [False, True], ids=["running", "frozen meanwhile"])
 def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, frozen: bool) -> None:
     """A running worker accepts lost records again, and new ones too, after all its broker's logs lost their tail.
 
@@ -53,14 +47,12 @@ def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, f
     old = OldCopy(disturbed, tmp_path / "copy")
     with worker(config, "w") as process:
         for flow, (busy, _) in zip(flows, cases, strict=True):
-            flow.send(FEW * busy)
-            flow.settle(process)
+            flow.send_and_settle(FEW * busy, process)
         old.take()
         process.wait_ready()
         kept = [flow.sent for flow in flows]
         for flow in flows:
-            flow.send(FEW)
-            flow.settle(process)
+            flow.send_and_settle(FEW, process)
         if frozen:
             process.signal(signal.SIGSTOP)
         old.strike()
@@ -99,21 +91,18 @@ def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) 
     old = OldCopy(disturbed, tmp_path / "copy")
     with worker(config, "w") as process:
         for flow in flows:
-            flow.send(FEW)
-            flow.settle(process)
+            flow.send_and_settle(FEW, process)
         old.take()
         process.wait_ready()
         for flow in flows:
-            flow.send(FEW)
-            flow.settle(process)
+            flow.send_and_settle(FEW, process)
         assert process.stop() == 0
         old.strike()
         lost = [flow.due[FEW:] for flow in flows]
         for flow in flows:
             del flow.due[FEW:]
         with worker(config, "other") as other:
-            regrown.send(3 * FEW)
-            regrown.settle(other)
+            regrown.send_and_settle(3 * FEW, other)
             assert other.stop() == 0
         for flow, value in zip(flows, lost, strict=True):
             flow.resend(FEW, 2 * FEW)

@@ -35,25 +35,20 @@ def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
     flow = Flow(bootstrap, system.name, messages, 150)
     disturbances: list[Disturbance] = []
     snapshots: list[Snapshot] = []
-    with consumers(*system.processes):
-        try:
-            flow.start()
-            for number in range(KILLS):
-                system.wait_ended(system.ended() + 300)
-                victims = generator.sample(system.processes, 1 + number % 2)
-                system.wait_attempt_written(victims[0])
-                for victim in victims:
-                    disturbance, snapshot = system.kill(victim)
-                    disturbances.append(disturbance)
-                    snapshots.append(snapshot)
-                for victim in victims:
-                    victim.start()
+    with consumers(*system.processes), flow:
+        flow.start()
+        for number in range(KILLS):
             system.wait_ended(system.ended() + 300)
-            sent = flow.finish()
-            system.wait_ended(sum(sent.values()))
-            system.wait_no_lag()
-        finally:
-            flow.stop()
+            victims = generator.sample(system.processes, 1 + number % 2)
+            system.wait_attempt_written(victims[0])
+            for victim in victims:
+                disturbance, snapshot = system.kill(victim)
+                disturbances.append(disturbance)
+                snapshots.append(snapshot)
+            for victim in victims:
+                victim.start()
+        system.wait_ended(system.ended() + 300)
+        sent = system.finish(flow)
 
     runs = system.runs()
     assert judge(runs, sent, disturbances, snapshots) == [], f"seed {SEED}"
@@ -102,7 +97,6 @@ def test_attempts_are_counted_over_kills(bootstrap: str, tmp_path: Path) -> None
 
 
 def _wait_attempts(system: System, attempt: int) -> None:
-    """Wait until the ledger has three messages in this attempt."""
     system.wait(
         lambda: (
             [
@@ -123,26 +117,21 @@ def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None
     shape = Shape(messages=MESSAGES, group_size=37, interleave=53, randomized=True)
     messages = generate(shape, SEED)
     flow = Flow(bootstrap, system.name, messages, 60)
-    with consumers(sleeper, heir):
-        try:
-            wait_shared(sleeper, heir, partitions=PARTITIONS)
-            flow.start()
-            system.wait_ended(150)
-            frozen = system.freeze_at_work(sleeper)
-            system.wait(lambda: len(heir.held) == PARTITIONS and heir.health()[0] == 200)
-            before = len(system.runs())
-            system.wait(lambda: len(system.runs()) > before + 200)
-            # It hears of the rebalance before it joins again.
-            told = sleeper.log().count("may move to other consumers")
-            woken = sleeper.thaw()
-            system.wait(lambda: sleeper.log().count("may move to other consumers") > told)
-            knew = time.monotonic()
-            wait_shared(sleeper, heir, partitions=PARTITIONS)
-            sent = flow.finish()
-            system.wait_ended(sum(sent.values()))
-            system.wait_no_lag()
-        finally:
-            flow.stop()
+    with consumers(sleeper, heir), flow:
+        wait_shared(sleeper, heir, partitions=PARTITIONS)
+        flow.start()
+        system.wait_ended(150)
+        frozen = system.freeze_at_work(sleeper)
+        system.wait(lambda: len(heir.held) == PARTITIONS and heir.health()[0] == 200)
+        before = len(system.runs())
+        system.wait(lambda: len(system.runs()) > before + 200)
+        # It hears of the rebalance before it joins again.
+        told = sleeper.log().count("may move to other consumers")
+        woken = sleeper.thaw()
+        system.wait(lambda: sleeper.log().count("may move to other consumers") > told)
+        knew = time.monotonic()
+        wait_shared(sleeper, heir, partitions=PARTITIONS)
+        sent = system.finish(flow)
 
     disturbance = Disturbance(sleeper.pid, frozen, knew)
     runs = system.runs()

@@ -30,22 +30,19 @@ def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
     first, second = system.processes
     made = generate(Shape(messages=30_000, group_size=17, interleave=7), SEED)
     flow = Flow(bootstrap, system.name, made, 100)  # a consumer handles no more than 140 a second
-    with consumers(first, later=[second]):
-        try:
-            flow.start()
-            system.wait_ended(200)
-            second.start()
-            wait_shared(first, second, partitions=2)
-            system.wait_ended(system.ended() + 200)
-            assert first.stop() == 0
-            stopped = time.monotonic()
-            wait_shared(second, partitions=2, limit_s=30)
-            taken = time.monotonic()
-            sent = flow.finish()
-            system.wait_ended(sum(sent.values()))
-            assert second.stop() == 0
-        finally:
-            flow.stop()
+    with consumers(first, later=[second]), flow:
+        flow.start()
+        system.wait_ended(200)
+        second.start()
+        wait_shared(first, second, partitions=2)
+        system.wait_ended(system.ended() + 200)
+        assert first.stop() == 0
+        stopped = time.monotonic()
+        wait_shared(second, partitions=2, limit_s=30)
+        taken = time.monotonic()
+        sent = flow.finish()
+        system.wait_ended(sum(sent.values()))
+        assert second.stop() == 0
 
     runs = system.runs()
     assert judge(runs, sent) == []

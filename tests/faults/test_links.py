@@ -47,7 +47,6 @@ def server() -> Iterator[_Server]:
 
 @pytest.fixture
 def link(server: _Server) -> Iterator[TcpProxy]:
-    """Yield the link; leave no thread of it."""
     with TcpProxy(server.server_address[1]) as proxy:
         yield proxy
     assert not [thread for thread in threading.enumerate() if thread.name == f"proxy {proxy.port}"]

@@ -46,7 +46,6 @@ class Disks:
         self.bootstrap = self._broker.bootstrap_servers
 
     def second(self) -> None:
-        """Add the second disk, which gets all partitions that are made from now on."""
         self._broker.stop()
         lines = (self._folder / "data" / "meta.properties").read_text().splitlines()
         name = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, "data2").bytes).decode().rstrip("=")
@@ -65,7 +64,6 @@ class Disks:
         wait_for(lambda: self._leaderless(topic) == set(gone), lambda: str(self._leaderless(topic)))
 
     def repair(self, topic: str) -> None:
-        """Restart the broker with the second disk repaired."""
         self._broker.stop()
         disk = self._folder / "data2"
         disk.unlink()
@@ -85,7 +83,6 @@ class Disks:
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Iterator[Disks]:
-    """Yield a broker of this test's own."""
     with contextlib.ExitStack() as stack:
         yield Disks(tmp_path / "broker", stack)
 
@@ -185,7 +182,6 @@ def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) 
     kafka.grow_topic(disks.bootstrap, name, 4)
 
     def send(first: int, partitions: Collection[int]) -> None:
-        """Send ten IDs, the same in each partition."""
         for partition in partitions:
             records = [Sent(b"id-%d" % number, b"g%d" % partition) for number in range(first, first + 10)]
             kafka.send(disks.bootstrap, name, records, partition)

@@ -41,7 +41,6 @@ class Producers:
             thread.start()
 
     def end(self) -> None:
-        """Let those that still run give up."""
         self._stop.set()
         for thread in self._threads:
             thread.join(LIMIT_S)
@@ -77,7 +76,6 @@ class Address:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Run the processes and the producers until the producers have finished."""
         try:
             for worker in self.workers:
                 worker.start()
@@ -90,8 +88,6 @@ class Address:
                 worker.destroy()
 
     def reach(self, goal: int) -> None:
-        """Wait until so many messages are processed."""
-
         def reached() -> bool:
             offsets = kafka.committed(self._bootstrap, self.name, self.name, self.producers.partitions)
             done = sum(max(0, offset) for offset in offsets)
@@ -100,7 +96,6 @@ class Address:
         wait_for(reached, self.logs)
 
     def owners(self) -> list[WorkerProcess]:
-        """Workers that report the lane as open."""
         return [
             worker
             for worker in self.workers

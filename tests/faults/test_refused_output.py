@@ -6,11 +6,13 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
+from app.embedded.broker import EmbeddedBroker
 from tests.harness.nemeses import Nemesis, striking
 from tests.harness.nemeses.outputs import AlteredTopic, DeletedTopic, RevokedRight
 from tests.harness.workloads.numbered import EXACT, Flow, wait_reason, wrong
 from tests.support import kafka
-from tests.support.brokers.secured import Right, SecuredBroker
+from tests.support.brokers.acls import Right
+from tests.support.brokers.secured import SecuredBroker
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, worker
 
@@ -28,8 +30,7 @@ class Scene:
 
     def begin(self) -> None:
         for flow in (self.struck, self.other):
-            flow.send(FEW)
-            flow.settle(self.worker)
+            flow.send_and_settle(FEW, self.worker)
 
     def suffer(self, nemesis: Nemesis, reason_part: str) -> str:
         """Strike and return the reason: the struck lane reports why it waits, and the other flows meanwhile."""
@@ -68,9 +69,8 @@ def plain(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def bootstrap(broker: object) -> str:
-    """Return the function-scoped fixture of the same name, for a module."""
-    return str(broker.bootstrap_servers)  # type: ignore[attr-defined]
+def bootstrap(broker: EmbeddedBroker) -> str:
+    return broker.bootstrap_servers
 
 
 def test_accepted_topic_deleted(bootstrap: str, plain: Callable[[], Scene]) -> None:
@@ -111,7 +111,6 @@ def test_accepted_topic_made_small(bootstrap: str, plain: Callable[[], Scene]) -
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """Yield a broker with Kafka's own authorizer."""
     broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
     try:
         broker.start()
@@ -145,7 +144,6 @@ def _rights(app_id: str, names: tuple[str, ...]) -> list[Right]:
 def guarded(
     secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Scene, list[Right]]]:
-    """Yield a worker that has only the rights that it needs."""
     app_id = kafka.unique("guarded")
     names = (f"{app_id}-struck", f"{app_id}-other")
     rights = _rights(app_id, names)

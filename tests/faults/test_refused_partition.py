@@ -7,21 +7,14 @@ from typing import Final
 
 import pytest
 from aiokafka.errors import KafkaError
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
 from tests.harness.system import AUTHORIZER
 from tests.support import kafka
+from tests.support.brokers import acls
 from tests.support.lanes import until
 
 LANES: Final = 48
@@ -41,16 +34,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _refused(bootstrap: str, topic: str) -> Iterator[None]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    what = (
-        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE,
-        AclPermissionType.DENY,
-    )  # fmt: skip
-    for made in admin.create_acls([AclBinding(*what)]).values():
-        made.result(LIMIT_S)
+    right = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, AclOperation.WRITE)
+    acls.add(bootstrap, "ANONYMOUS", right, allow=False)
     yield
-    for deleted in admin.delete_acls([AclBindingFilter(*what)]).values():
-        deleted.result(LIMIT_S)
+    acls.remove(bootstrap, "ANONYMOUS", right, allow=False)
 
 
 class Lane:
@@ -116,7 +103,6 @@ async def test_what_was_refused_in_part_is_nowhere(guarded: str) -> None:
 
 
 async def _more(lanes: list[Lane], what: str, count: int) -> None:
-    """Wait until each lane has written this many more than now."""
     then = [getattr(lane, what) + count for lane in lanes]
     await until(
         lambda: all(getattr(lane, what) >= least for lane, least in zip(lanes, then, strict=True)),

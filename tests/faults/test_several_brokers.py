@@ -49,20 +49,15 @@ def test_consumers_while_leaders_change(tmp_path: Path) -> None:
             lambda: _frozen(cluster, OFFSETS),
             lambda: _restarted(cluster),
         ]
-        with consumers(*system.processes):
-            try:
-                wait_shared(*system.processes, partitions=PARTITIONS)
-                flow.start()
-                system.wait_written_beyond([0] * PARTITIONS)
-                for strike in strikes:
-                    strike()
-                    before = kafka.end_offsets(cluster.bootstrap_servers, system.topic, PARTITIONS)
-                    system.wait_written_beyond(before)
-                sent = flow.finish()
-                system.wait_ended(sum(sent.values()))
-                system.wait_no_lag()
-            finally:
-                flow.stop()
+        with consumers(*system.processes), flow:
+            wait_shared(*system.processes, partitions=PARTITIONS)
+            flow.start()
+            system.wait_written_beyond([0] * PARTITIONS)
+            for strike in strikes:
+                strike()
+                before = kafka.end_offsets(cluster.bootstrap_servers, system.topic, PARTITIONS)
+                system.wait_written_beyond(before)
+            sent = system.finish(flow)
             runs = system.runs()
             assert judge(runs, sent) == [], f"seed {SEED}"
             assert {run.attempt for run in runs} == {1}

@@ -39,7 +39,6 @@ class Scene:
 
     @property
     def folder(self) -> Path:
-        """State folder of the lane that is struck."""
         return self.data / "w" / self.lane
 
     @property
@@ -61,7 +60,6 @@ class Scene:
 
 @pytest.fixture
 def scene(bootstrap: str, tmp_path: Path) -> Iterator[Scene]:
-    """Yield a worker that is not started yet."""
     name = kafka.unique("state")
     names = [f"{name}-struck", f"{name}-other"]
     addresses = [{"name": name, "partitions": 1, "id_cache_size": 200_000} for name in names]
@@ -81,12 +79,10 @@ def _begin(scene: Scene) -> None:
     scene.worker.start()
     scene.worker.wait_ready()
     for flow in (scene.struck, scene.other):
-        flow.send(FEW)
-        flow.settle(scene.worker)
+        flow.send_and_settle(FEW, scene.worker)
 
 
 def _go_on(scene: Scene) -> None:
-    """Send more messages, between resends of all earlier ones."""
     for flow in (scene.struck, scene.other):
         flow.resend(0, FEW)
         flow.send(FEW)

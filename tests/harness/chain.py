@@ -191,7 +191,6 @@ class Chain:
         victim.signal(signal.SIGCONT)
 
     def _fence(self) -> None:
-        """Take a transactional ID, as an operator's tool or a former holder does."""
         stage = self.dice.choice(STAGES)
         name = wire_names.consumer_transactional_id(
             self.name, self.group(stage), f"{self.address(stage)}.accepted", self.dice.randrange(PARTITIONS)

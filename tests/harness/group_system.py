@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ringfence_client.progress.progress_record import Progress
 from tests.harness.checker.groups import Disturbance, Run, Snapshot, parse
+from tests.harness.workloads.message_groups import Flow
 from tests.support import kafka
 from tests.support.consumers.processes import ConsumerProcess, latest_written, noted, progress_written
 from tests.support.worker import configure, wait_for
@@ -80,13 +81,13 @@ class System:
 
         self.wait(counted)
 
-    def wait_no_lag(self) -> None:
-        self.wait(
-            lambda: (
-                [max(0, number) for number in self._committed()]
-                == kafka.end_offsets(self.bootstrap, self.topic, self.partitions)
-            )
-        )
+    def finish(self, flow: Flow) -> dict[str, int]:
+        """End the traffic, and wait until all of it is handled and committed; return the sizes of its groups."""
+        sent = flow.finish()
+        self.wait_ended(sum(sent.values()))
+        ends = kafka.end_offsets(self.bootstrap, self.topic, self.partitions)
+        self.wait(lambda: [max(0, number) for number in self._committed()] == ends)
+        return sent
 
     def wait_written_beyond(self, offsets: list[int]) -> None:
         self.wait(lambda: all(now > then for now, then in zip(self._committed(), offsets, strict=True)))

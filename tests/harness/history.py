@@ -88,7 +88,6 @@ class Record(NamedTuple):
 
 
 def records(topic: str, got: Iterable[Any]) -> list[Record]:
-    """Return the records that a client has read from a topic."""
     return [record_of(topic, item.partition, item) for item in got]
 
 

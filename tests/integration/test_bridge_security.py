@@ -9,7 +9,8 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import BridgeProcess, messages, numbers, table
-from tests.support.brokers.secured import PASSWORD, PASSWORD_VARIABLE, Access, Right, SecuredBroker
+from tests.support.brokers.acls import Right
+from tests.support.brokers.secured import PASSWORD, PASSWORD_VARIABLE, Access, SecuredBroker
 from tests.support.worker import run_verb
 
 LITERAL: Final = ResourcePatternType.LITERAL

@@ -21,7 +21,8 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.run_result import RunResult
 from tests.support import kafka
-from tests.support.brokers.secured import Right, SecuredBroker
+from tests.support.brokers.acls import Right
+from tests.support.brokers.secured import SecuredBroker
 from tests.support.worker import configure, worker
 
 BEGAN = "2026-11-20T02:00:00+00:00"

@@ -13,7 +13,8 @@ from ringfence_client import GroupConsumer, Message
 from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
-from tests.support.brokers.secured import Access, Right, SecuredBroker
+from tests.support.brokers.acls import Right
+from tests.support.brokers.secured import Access, SecuredBroker
 from tests.support.checkout import ROOT
 from tests.support.consumers.in_process import Running
 from tests.support.kafka import Sent

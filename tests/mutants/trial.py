@@ -73,7 +73,6 @@ class Run:
 
 
 def copy_sources(folder: Path) -> None:
-    """Copy what tests and worker processes need into a folder."""
     for name in COPIED:
         source, target = ROOT / name, folder / name
         if source.is_dir():
@@ -182,7 +181,6 @@ class Laboratory:
                     self._running.discard(process)
 
     def end_all(self) -> None:
-        """End what still runs, and all that would be started yet."""
         with self._lock:
             self._closed = True
             for popen in self._running:
@@ -195,7 +193,6 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _read(report: Path) -> tuple[list[str], list[str]]:
-    """Return what failing tests and what broken fixtures said."""
     if not report.exists():
         return [], []
     document = ET.parse(report)  # noqa: S314 - pytest wrote it, a moment ago

@@ -126,7 +126,6 @@ class Fuzz:
         return found if rng.random() < 0.9 else found[: rng.randrange(len(found))]
 
     def step(self) -> None:
-        """Parse one fetch in parts, and do all that is done with the result."""
         rng = self.rng
         self.offset = rng.choice([0, 100, 2**40, 2**62 - 50])
         data, begin = self.fetch(), rng.choice([0, *[self.offset] * 8, self.offset + 1, 2**62])
@@ -152,7 +151,6 @@ class Fuzz:
             self.look(joined)
 
     def look(self, records: Any) -> None:
-        """Look at each record, at parts of them, and at the batches built from them."""
         rng, core = self.rng, records.core
         self.parsed += len(records)
         everything = list(records)

@@ -90,7 +90,6 @@ class Model:
         """Its IDs are in the changelog."""
 
     def original(self, encoded_id: bytes | None, time: int) -> int | None:
-        """Return the sequence of the message's original at that time, or None."""
         latest = next((item for item in reversed(self.live) if item.id == encoded_id), None)
         if latest is None or (self.max_age and time - latest.time > self.max_age):
             return None
@@ -110,7 +109,6 @@ class Model:
     def accept(
         self, units: Sequence[Sequence[bytes]], times: Sequence[int]
     ) -> tuple[list[Verdict], list[int | None]]:
-        """Verdicts and originals of a batch that is committed."""
         verdicts, originals, begin, gone = [], list[int | None](), self.head, list[Live]()
         newest = self.promise.newest_ms if self.promise else 0
         for unit, time in zip(units, times, strict=True):

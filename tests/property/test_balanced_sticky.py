@@ -53,7 +53,6 @@ def test_what_is_even_stays(world: tuple[dict[str, Unit], dict[str, set[UnitPart
 
 
 def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
-    """A newcomer takes its part of many addresses, and no other lane moves."""
     units = {f"u{number:02}": Unit(range(1), ["a", "b"]) for number in range(12)}
     before = balanced_sticky(units, {"a": [], "b": []})
     after = balanced_sticky({name: Unit(range(1), ["a", "b", "c"]) for name in units}, before | {"c": []})

@@ -39,7 +39,6 @@ anything = st.recursive(
 
 
 def spelled(holder: dict[str, Any], name: str, value: bytes | None, as_base64: bool) -> None:
-    """Write a text or its base64 form."""
     try:
         text = None if value is None else value.decode()
     except UnicodeDecodeError:

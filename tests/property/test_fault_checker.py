@@ -109,7 +109,6 @@ def swap(history: History, dice: random.Random) -> Planted:
 
 
 def scatter(history: History, dice: random.Random) -> Planted:
-    """Move a record of a group to another partition of the output."""
     several = Counter(item.key for item in history.accepted)
     victim = dice.choice([item for item in history.accepted if item.key and several[item.key] > 1])
     return _with(history, victim, victim._replace(partition=3, offset=0)), None
@@ -130,7 +129,6 @@ def corrupt(history: History, dice: random.Random) -> Planted:
 
 
 def invent(history: History, dice: random.Random) -> Planted:
-    """Add an accepted record that names a missing input."""
     source = dice.choice([b"orders/0/999", b"orders/7/0", b"payments/0/0", b"orders"])
     made_up = Record("orders.accepted", 0, _end(history), b"g0", b"v", (("_RF_SOURCE", source),), 0)
     return _with(history, None, made_up), made_up.place

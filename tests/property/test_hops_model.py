@@ -41,7 +41,6 @@ class Reference:
         self.ring: deque[bytes] = deque(maxlen=capacity)
 
     def known(self, source: Source, arrived: int, offset: int, confirmed: int) -> bool:
-        """Whether it came before; it has come now."""
         if not self.capacity:
             return False
         route = self.routes.setdefault((source, arrived), [0, set()])
@@ -99,7 +98,6 @@ class World:
                 others.insert(place + at, Given(0, record["key"], headers))
 
     def run(self) -> None:
-        """Give each lane all records, and some of other producers between them."""
         for lane in range(self.lanes):
             log = self.logs["orders", lane]
             for _ in range(len(log) // 4):

@@ -173,7 +173,6 @@ def test_what_is_there_already_is_passed_over() -> None:
     ],
 )
 def test_whole(sequences: range | list[int], low: int, head: int, whole: bool) -> None:
-    """The index is whole if it has each sequence of the ring, and none beyond."""
     ids = CORE.Ids(20, 0)
     for sequence in sequences:
         ids.note(sequence, [b"%d" % sequence], bytes(8), 0)

@@ -37,7 +37,6 @@ def _texts(parent: Element, texts: dict[str, str]) -> None:
 
 @st.composite
 def _brokers(draw: st.DrawFn) -> bytes:
-    """Return a file with a few of everything that is imported."""
     root = Element("configuration")
     core = SubElement(root, "core") if draw(st.booleans()) else root
     _texts(

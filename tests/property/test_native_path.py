@@ -238,7 +238,6 @@ times = st.integers(int(NOW_S * 1000) - 10, int(NOW_S * 1000)) | st.integers(0, 
 
 @st.composite
 def batches(draw: st.DrawFn, partition: int = 0) -> list[FetchedBatch]:
-    """Batches of one partition, one behind the other."""
     found, offset = [], draw(st.sampled_from([0, 95, 10**12]))
     for _ in range(draw(st.integers(1, 4))):
         records, begin = [], offset
@@ -290,7 +289,6 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def _fetched(*records: Stored) -> FetchedBatch:
-    """Return these records as the core parses them."""
     parsed = parse(stored(list(records)), 0, [], lambda _codec, _data: None)
     assert parsed is not None
     assert isinstance(parsed[0], RawRecords)

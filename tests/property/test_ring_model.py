@@ -184,7 +184,6 @@ class Lane(RuleBasedStateMachine):
         return self.options.resident_ids_max >= 0 or not self.options.persistent
 
     def open(self) -> Restored:
-        """Open the table, and compare it with the model from now on."""
         bounds = ChangelogBounds(0, self.end, DAY_S)
         self.epoch, restored = asyncio.run(
             self.table.open(LogReader(KafkaSettings()), "changelog", 0, bounds)
@@ -223,7 +222,6 @@ class Lane(RuleBasedStateMachine):
         )
 
     def commit(self, change: Change, batch: Batch) -> int:
-        """Commit it; the model follows here."""
         times = batch.times(self.now)
         self.now, self.next = max([self.now, *times]), self.next + len(batch.units)
         self.committed = self.model = self.model.copy()

@@ -156,7 +156,6 @@ class Reference:
 
     @staticmethod
     def _ids(plan: Planned) -> list[tuple[str, str]]:
-        """Each ID once, with its address."""
         found = [("transfers", plan.id)]
         for part in plan.parts:
             address = part.address or "transfers"
@@ -218,7 +217,6 @@ class World:
             self.turn(*self.dice.choice(sorted(ready)))
 
     def turn(self, topic: str, lane: int) -> None:
-        """Give one lane a batch: decided, written, and committed or not."""
         begin = self.next[topic, lane]
         records = self.logs[topic, lane][begin : begin + self.dice.randint(1, 8)]
         batch = FetchedBatch(topic, lane, begin, records[-1].offset + 1, records, 0)

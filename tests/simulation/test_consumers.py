@@ -26,7 +26,6 @@ WORLDS_MAX = 500
 
 
 def _failing(runner: Runner, plans: Iterable[ConsumerSchedule]) -> dict[int, Sequence[str]]:
-    """Return what is wrong by seed."""
     return {plan.seed: found for plan in plans if (found := runner.run(plan).faults)}
 
 

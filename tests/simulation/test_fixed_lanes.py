@@ -20,7 +20,6 @@ FIRST, SEEDS = 50_000_000, 300
 
 
 def _plans(made: Any = schedule) -> list[Schedule]:
-    """Return the schedules whose lanes hold several partitions."""
     plans = map(made, range(FIRST, FIRST + SEEDS))
     return [plan for plan in plans if plan.lanes and plan.lanes < plan.partitions]
 

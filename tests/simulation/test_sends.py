@@ -20,7 +20,6 @@ GROUPS = (b"g0", b"g0", b"g1", b"g0", b"g1")
 
 
 def _sent(outcomes: Sequence[str], partition: int = 0, within: float = 0.0) -> Happening:
-    """Messages of two groups in turn."""
     tasks = tuple(
         Task(GROUPS[number % len(GROUPS)], 0.02, outcome) for number, outcome in enumerate(outcomes)
     )

@@ -103,7 +103,6 @@ class Happenings:
         log.delete_below(gone.end)
 
     def _keep(self, partition: int, records: Sequence[Stored]) -> None:
-        """Keep deleted records for the checks."""
         raise NotImplementedError
 
     @property

@@ -121,7 +121,6 @@ class ProcessLoop:
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep an exception that no code awaited; a real process would log it."""
         if not self.buried:
             self._loops.unasked.append(context)
 

@@ -61,7 +61,6 @@ class Process:
         loop.call_soon(self._begin)
 
     def crash(self) -> None:
-        """Crash as after SIGKILL; files on disk stay."""
         if self.loop is not None:
             loop, self.loop = self.loop, None
             loop.crash()

@@ -72,7 +72,6 @@ def manifests() -> dict[str, dict[str, Any]]:
 
 
 def pods(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the specification of its pods, if it has pods."""
     spec = manifest.get("spec", {})
     if manifest["kind"] == "CronJob":
         spec = spec["jobTemplate"]["spec"]
@@ -117,8 +116,6 @@ _SUFFIXES: Final = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_c
 
 
 def expressions() -> list[str]:
-    """Return the queries of all panels and variables of the dashboard."""
-
     def inside(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
             for key, item in value.items():

@@ -64,12 +64,10 @@ def quarantine(record: Record) -> Record:
 
 
 def attempts(*records: Record, outcome: Outcome = Outcome.OK) -> list[Send]:
-    """Return the producer's side of these inputs."""
     return [Send(record.token or b"", None, record.key, outcome) for record in records]
 
 
 def story(inputs: list[Record], accepted: list[Record], **more: Any) -> History:
-    """Return a history of two lanes with rings of ten."""
     return replace(History(TOPIC, 2, 10, home, inputs=inputs, accepted=accepted), **more)
 
 

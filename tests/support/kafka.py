@@ -68,12 +68,10 @@ class Got(NamedTuple):
 
 
 def unique(prefix: str) -> str:
-    """Return a name that no other test of this run uses."""
     return f"{prefix}-{next(_numbers)}"
 
 
 def at_home(partition: int, partitions: int) -> bytes:
-    """Return a group that a Java producer sends to this partition."""
     names = (b"g%d" % number for number in itertools.count())
     return next(name for name in names if home(name, partitions) == partition)
 

@@ -128,7 +128,6 @@ class RingfenceProcess:
         return code
 
     def destroy(self) -> None:
-        """Leave nothing behind, whatever state it is in."""
         if self.running:
             self.signal(signal.SIGCONT)
             self.kill()

@@ -1,10 +1,8 @@
 """Faults of the topics that a worker writes to: deleted, too small, a right revoked."""
 
-from confluent_kafka.admin import AclBinding, AclBindingFilter, AclPermissionType, AdminClient
-
 from tests.support import kafka
-from tests.support.brokers.secured import Right
-from tests.support.kafka import WAIT_S
+from tests.support.brokers import acls
+from tests.support.brokers.acls import Right
 
 
 class DeletedTopic:
@@ -16,17 +14,14 @@ class DeletedTopic:
         self._bootstrap = bootstrap
         self._topic = topic
         self._partitions = partitions
-        self._gone = False
 
     def strike(self) -> None:
         kafka.delete_topics(self._bootstrap, [self._topic])
-        self._gone = True
         self.struck += 1
 
     def heal(self) -> None:
-        if self._gone:
+        if self._topic not in kafka.topics(self._bootstrap):
             kafka.create_topics(self._bootstrap, {self._topic: (self._partitions, {})})
-            self._gone = False
 
 
 class AlteredTopic:
@@ -60,25 +55,10 @@ class RevokedRight:
         kind, resource, _, operation = right
         self.name = f"{user} may not {operation.name} {kind.name} {resource}"
         self.struck = 0
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
-        self._user = f"User:{user}"
-        self._right = right
-        self._revoked = False
+        self._rule = (bootstrap, user, right)
 
     def strike(self) -> None:
-        kind, resource, pattern, operation = self._right
-        wanted = AclBindingFilter(
-            kind, resource, pattern, self._user, "*", operation, AclPermissionType.ALLOW
-        )
-        removed = [acl.result(WAIT_S) for acl in self._admin.delete_acls([wanted]).values()]
-        self._revoked = True
-        self.struck += sum(len(item) for item in removed) > 0
+        self.struck += acls.remove(*self._rule) > 0
 
     def heal(self) -> None:
-        if not self._revoked:
-            return
-        kind, resource, pattern, operation = self._right
-        granted = AclBinding(kind, resource, pattern, self._user, "*", operation, AclPermissionType.ALLOW)
-        for acl in self._admin.create_acls([granted]).values():
-            acl.result(WAIT_S)
-        self._revoked = False
+        acls.add(*self._rule)

@@ -5,21 +5,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from tests.harness.nemeses.nemesis import OfSystem
 from tests.harness.nemeses.outputs import AlteredTopic
 from tests.harness.system import APP_ID, System
 from tests.harness.workloads.catalogue import Workload
-from tests.support.kafka import WAIT_S
+from tests.support.brokers import acls
+from tests.support.brokers.acls import Right
 from tests.support.worker import wait_for
 
 HOLD_S: Final = (1.0, 6.0)
@@ -55,14 +48,18 @@ class DeniedRight(OfSystem):
         workload = _accepting(system, rng)
         name, lanes = workload.name, workload.lane_count(system.partitions)
         inner = f"{APP_ID}-{name}"
-        self._kind, self._resource = rng.choice(
+        resource = rng.choice(
             [
                 (ResourceType.TOPIC, f"{name}.accepted"),
                 (ResourceType.TOPIC, f"{inner}-changelog"),
                 (ResourceType.TRANSACTIONAL_ID, f"{inner}-{rng.randrange(lanes)}"),
             ]
         )
-        self._admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 3})
+        # A resource without a rule is open to all; with one it is open only to users that a rule allows.
+        self._rules: list[tuple[Right, bool]] = [
+            ((*resource, ResourcePatternType.LITERAL, AclOperation.ALL), True),
+            ((*resource, ResourcePatternType.LITERAL, AclOperation.WRITE), False),
+        ]
         self._denied = False
 
     def strike(self) -> None:
@@ -71,24 +68,16 @@ class DeniedRight(OfSystem):
 
     def heal(self) -> None:
         if self._denied:
-            every = AclBindingFilter(
-                self._kind, self._resource, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.ANY,
-                AclPermissionType.ANY,
-            )  # fmt: skip
-            removed = [acl.result(WAIT_S) for acl in self._admin.delete_acls([every]).values()]
-            assert sum(map(len, removed)) == 2, removed
+            removed = [
+                acls.remove(self._system.bootstrap, "*", right, allow=allow) for right, allow in self._rules
+            ]
+            assert removed == [1, 1]
             self._denied = False
 
     def _deny(self) -> None:
-        # A resource without a rule is open to all; with one it is open only to users that a rule allows.
-        rules = [(AclOperation.ALL, AclPermissionType.ALLOW), (AclOperation.WRITE, AclPermissionType.DENY)]
-        bindings = [
-            AclBinding(self._kind, self._resource, ResourcePatternType.LITERAL, "User:*", "*", *rule)
-            for rule in rules
-        ]
         self._denied = True
-        for acl in self._admin.create_acls(bindings).values():
-            acl.result(WAIT_S)
+        for right, allow in self._rules:
+            acls.add(self._system.bootstrap, "*", right, allow=allow)
 
 
 def _accepting(system: System, rng: random.Random) -> Workload:

@@ -21,14 +21,24 @@ RESERVE_BYTES: Final = 256 * 1024
 Damage = Literal["garble", "truncate", "remove"]
 
 
-class DeletedState:
-    """The folder is deleted while the worker is down."""
+class _WhileDown:
+    """A fault of the state folder of a worker, which is down meanwhile."""
+
+    name = ""
 
     def __init__(self, worker: WorkerProcess, folder: Path) -> None:
-        self.name = "state deleted"
         self.struck = 0
         self._worker = worker
         self._folder = folder
+
+    def heal(self) -> None:
+        _start(self._worker)
+
+
+class DeletedState(_WhileDown):
+    """The folder is deleted."""
+
+    name = "state deleted"
 
     def strike(self) -> None:
         _stop(self._worker)
@@ -36,11 +46,8 @@ class DeletedState:
         shutil.rmtree(self._folder)
         self.struck += 1
 
-    def heal(self) -> None:
-        _start(self._worker)
 
-
-class DamagedFiles:
+class DamagedFiles(_WhileDown):
     """Files of RocksDB are overwritten with noise, cut short or removed."""
 
     def __init__(
@@ -51,10 +58,8 @@ class DamagedFiles:
         generator: random.Random,
         damage: Damage = "garble",
     ) -> None:
+        super().__init__(worker, folder)
         self.name = f"state files {pattern}: {damage}"
-        self.struck = 0
-        self._worker = worker
-        self._folder = folder
         self._pattern = pattern
         self._generator = generator
         self._damage = damage
@@ -66,9 +71,6 @@ class DamagedFiles:
             _stop(self._worker)
         for path in sorted(self._folder.glob(self._pattern)):
             self.struck += self._harm(path)
-
-    def heal(self) -> None:
-        _start(self._worker)
 
     def _harm(self, path: Path) -> bool:
         size = path.stat().st_size
@@ -86,14 +88,10 @@ class DamagedFiles:
         return True
 
 
-class FutureFormat:
-    """The state record is of a later version, which this one must not guess at. The worker is down meanwhile."""
+class FutureFormat(_WhileDown):
+    """The state record is of a later version, which this one must not guess at."""
 
-    def __init__(self, worker: WorkerProcess, folder: Path) -> None:
-        self.name = "state of a later version"
-        self.struck = 0
-        self._worker = worker
-        self._folder = folder
+    name = "state of a later version"
 
     def strike(self) -> None:
         _stop(self._worker)
@@ -106,9 +104,6 @@ class FutureFormat:
                 self.struck += files[b"m"] != record
         finally:
             files.close()
-
-    def heal(self) -> None:
-        _start(self._worker)
 
 
 class ReadOnlyState:

@@ -112,7 +112,6 @@ def duplicates(name: str, rng: random.Random) -> Workload:
 
 
 def overflow(name: str, rng: random.Random) -> Workload:
-    """Return a ring of 300 IDs a lane, and duplicate sends from far beyond it."""
     plan = Plan(
         name, f"{name}.0", "o", rng.randrange(2**31), 1_500, Groups.ZIPF, resend_share=0.4, resend_reach=6_000
     )

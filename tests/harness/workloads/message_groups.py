@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from confluent_kafka import Producer
 
@@ -77,10 +77,10 @@ def sizes(messages: Iterable[GroupMessage]) -> dict[str, int]:
     return dict(Counter(message.label for message in messages))
 
 
-def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage], padding: int = 0) -> None:
-    """Write to the accepted topic as a worker would, and wait; ``padding``: more bytes for each, in a header."""
+def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage]) -> None:
+    """Write to the accepted topic as a worker would, and wait."""
     producer = _producer(bootstrap)
-    _accept(producer, address, messages, b"x" * padding)
+    _accept(producer, address, messages)
     assert producer.flush(kafka.WAIT_S) == 0
 
 
@@ -134,6 +134,12 @@ class Flow(threading.Thread):
         if self.ident is not None:
             self.join(150)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
 
 def _producer(bootstrap: str, options: dict[str, str] | None = None) -> Producer:
     settings: dict[str, str | int | bool] = {
@@ -146,14 +152,12 @@ def _producer(bootstrap: str, options: dict[str, str] | None = None) -> Producer
     return Producer(settings)
 
 
-def _accept(producer: Producer, address: str, messages: Sequence[GroupMessage], padding: bytes = b"") -> None:
+def _accept(producer: Producer, address: str, messages: Sequence[GroupMessage]) -> None:
     for message in messages:
         headers: list[tuple[str, str | bytes | None]] = [
             ("_AMQ_DUPL_ID", f"id-{message.label}-{message.sequence}".encode()),
             ("_RF_SOURCE", f"{address}/0/{message.sequence}".encode()),
         ]
-        if padding:
-            headers.append(("padding", padding))
         group = message.label.encode() if message.grouped else None
         producer.produce(f"{address}.accepted", message.value, group, headers=headers)
         producer.poll(0)

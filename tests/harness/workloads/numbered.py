@@ -20,12 +20,17 @@ class Flow:
         self.sent = 0
         self.due: list[bytes | None] = []
 
-    def send(self, count: int, padding: int = 0) -> None:
+    def send(self, count: int) -> None:
         first, self.sent = self.sent, self.sent + count
-        self.due += self._put(first, self.sent, padding)
+        self.due += self.resend(first, self.sent)
 
-    def resend(self, first: int, end: int) -> None:
-        self._put(first, end, 0)
+    def resend(self, first: int, end: int) -> list[bytes]:
+        ids = [b"%d" % index for index in range(first, end)]
+        records = [
+            Sent(id_, b"g%d" % (number % GROUPS), b"%d" % number) for number, id_ in enumerate(ids, first)
+        ]
+        kafka.send(self.bootstrap, self.address, records)
+        return ids
 
     def settle(self, worker: WorkerProcess) -> list[bytes | None]:
         end = kafka.end_offsets(self.bootstrap, self.address)
@@ -39,16 +44,12 @@ class Flow:
         )
         return self.accepted()
 
+    def send_and_settle(self, count: int, worker: WorkerProcess) -> None:
+        self.send(count)
+        self.settle(worker)
+
     def accepted(self) -> list[bytes | None]:
         return [item.id for item in kafka.read_all(self.bootstrap, f"{self.address}.accepted", 1)]
-
-    def _put(self, first: int, end: int, padding: int) -> list[bytes]:
-        ids = [(b"%d" % index).ljust(padding, b".") for index in range(first, end)]
-        records = [
-            Sent(id_, b"g%d" % (number % GROUPS), b"%d" % number) for number, id_ in enumerate(ids, first)
-        ]
-        kafka.send(self.bootstrap, self.address, records)
-        return ids
 
 
 def wrong(accepted: list[bytes | None], due: list[bytes | None]) -> dict[str, int]:

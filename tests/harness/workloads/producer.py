@@ -45,7 +45,6 @@ class Traffic:
         self.stopping = False
 
     def run(self) -> None:
-        """Send until the producer is stopped, and nothing is in doubt."""
         produce = self._transactions if self._plan.transactional else self._stream
         while not (self.stopping and not self._again):
             try:

@@ -152,7 +152,6 @@ class ConsumerWorld(World):
         }
 
     def inputs(self, partition: int) -> list[Input]:
-        """Return this partition of all topics that had the name, oldest first."""
         topic_id = self.cluster.topics[ACCEPTED].topic_id
         now = Input(topic_id, math.inf, self.messages(partition), self.eaten[partition])
         return [*(item[partition] for item in self.former), now]

@@ -124,7 +124,6 @@ async def _fetch(process: Any, topic: str, partition: int, position: int) -> Fet
 async def newest_values(
     _reader: LogReader, ends: Mapping[tuple[str, int], tuple[int, int]], key: bytes
 ) -> dict[tuple[str, int], bytes]:
-    """Double of :meth:`LogReader.newest_values`."""
     process = _process()
     found = {}
     for (topic, partition), (start, end) in ends.items():

@@ -89,7 +89,6 @@ def _states(world: ConsumerWorld, expected: Mapping[bytes, bytes | None]) -> Ite
 
 
 def _ids(world: ConsumerWorld) -> Iterable[str]:
-    """Check the duplicate IDs of all sends ever written, committed or not."""
     by_number: dict[bytes, bytes | None] = {}
     numbers: dict[bytes | None, bytes] = {}
     for log in world.cluster.topics[LEDGER].logs:

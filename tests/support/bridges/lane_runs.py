@@ -148,7 +148,6 @@ def _is_large(headers: Sequence[tuple[str, bytes | None]]) -> bool:
 
 
 def _content(dice: random.Random) -> tuple[bytes | None, bytes, Headers, int]:
-    """Return key, value, headers, and the partition that producers choose."""
     key = dice.choice([None, b"a", b"b", b"c", b"d"])
     headers: Headers = (("t", b"%d" % dice.randrange(10**6)),)
     if dice.random() < 0.6:

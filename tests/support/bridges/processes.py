@@ -202,7 +202,6 @@ def messages(count: int, groups: int = 10, first: int = 0) -> list[Sent]:
 
 
 def status(config: Path, code: int | None = None) -> dict[str, Any]:
-    """``bridge status --json``."""
     done = run_verb("bridge", "status", "--json", "--config", str(config), check=False)
     assert code is None or done.returncode == code, (done.returncode, done.stdout, done.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -210,7 +209,6 @@ def status(config: Path, code: int | None = None) -> dict[str, Any]:
 
 
 def wait_values(bootstrap: str, topic: str, values: int, partitions: int) -> list[Got]:
-    """Wait until so many distinct values are there; return all records."""
     got: list[Got] = []
 
     def enough() -> bool:

@@ -43,7 +43,6 @@ class Builder:
         return record
 
     def size(self) -> int:
-        """Return the size in bytes; only the target finds a batch too large."""
         return 100
 
 
@@ -165,7 +164,6 @@ class System:
         return taken
 
     def answer(self, batch: Outstanding) -> None:
-        """Choose the fate of a batch, and answer it."""
         fate = self.chance.random()
         if fate < 0.1:
             batch.answer.set_exception(KafkaTimeoutError("lost"))
@@ -259,7 +257,6 @@ async def serve(instance: Instance, topics: Sequence[str]) -> None:
 
 
 async def finish(system: System) -> None:
-    """Finish with one instance that meets only refusals."""
     last = Instance(system)
     for _ in range(STEPS_MAX):
         await serve(last, [system.plan.target_topic, system.plan.quarantine_topic])

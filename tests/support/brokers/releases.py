@@ -107,7 +107,6 @@ def send(bootstrap: str, records: Sequence[Sent]) -> None:
 
 
 def unpacked(version: str, folder: Path) -> None:
-    """Unpack the broker's data, and ``app.data_dir`` with state and runs."""
     with tarfile.open(FOLDER / version / ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
 
@@ -135,7 +134,6 @@ def processes(config: Path, tree: Path = ROOT) -> list[RingfenceProcess]:
 
 
 def _work(config: Path, bootstrap: str, tree: Path) -> None:
-    """Process messages, resends, a misplaced message and a transaction."""
     running = processes(config, tree)
     try:
         for ringfence_process in running:

@@ -11,12 +11,7 @@ from unittest.mock import patch
 
 import trustme
 from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
-    ResourcePatternType,
-    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -33,7 +28,8 @@ from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.broker_process import HOST
 from app.embedded.server_files import Listener, listener_properties
-from tests.support.brokers import unsecured_tokens
+from tests.support.brokers import acls, unsecured_tokens
+from tests.support.brokers.acls import Right
 from tests.support.brokers.token_issuer import AUDIENCE, ISSUER, Issuer
 from tests.support.kafka import WAIT_S
 
@@ -57,9 +53,6 @@ _PROTOCOLS: Final = {
 SESSION_MS: Final = 3_000
 """Session of the last listener in ms: then the broker closes the connection of a client that cannot log in again on it (KIP-368)."""
 
-Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
-"""A resource, and the operation that a principal may do on it."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Access:
@@ -71,7 +64,6 @@ class Access:
     environment: Mapping[str, str]
 
     def but(self, *without: str, **options: str) -> "Access":
-        """Return the same access with other options, and without some."""
         kept = {key: value for key, value in self.options.items() if key not in without}
         return dataclasses.replace(self, options=kept | options)
 
@@ -223,13 +215,7 @@ class SecuredBroker:
         added = UserScramCredentialUpsertion(name, credential, password.encode())
         for future in admin.alter_user_scram_credentials([added]).values():
             future.result(WAIT_S)
-        acls = [
-            AclBinding(kind, resource, pattern, f"User:{name}", "*", operation, AclPermissionType.ALLOW)
-            for kind, resource, pattern, operation in rights
-        ]
-        if acls:
-            for granted in admin.create_acls(acls).values():
-                granted.result(WAIT_S)
+        acls.add(self.plaintext, name, *rights)
 
     def _address(self, listener: str) -> str:
         return f"{HOST}:{self._ports[listener]}"

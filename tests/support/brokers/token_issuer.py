@@ -68,7 +68,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: Issuer
 
     def do_POST(self) -> None:
-        """Answer client credentials as RFC 6749 requires."""
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
         asked = "grant_type=client_credentials" in form
         granted = asked and self.server.knows(self.headers.get("Authorization", ""))

@@ -13,7 +13,6 @@ ISSUED_AGO_S: Final = 1.0
 
 
 def token() -> tuple[str, float]:
-    """Return an unsecured JWS, and its expiry time."""
     now = time.time()
     claims = {"sub": os.environ[SUBJECT_VARIABLE], "iat": now - ISSUED_AGO_S, "exp": now + LIFE_S}
     parts = (

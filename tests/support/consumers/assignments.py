@@ -31,7 +31,6 @@ class GroupDouble(ClusterDouble):
 def assigned(
     members: Mapping[str, ConsumerProtocolMemberMetadata],
 ) -> tuple[dict[str, list[int]], dict[str, bytes]]:
-    """Return partitions and user data that each member is given."""
     given = KeepingAssignor("t", dict).assign(CLUSTER, members)
     return (
         {

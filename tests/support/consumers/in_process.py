@@ -21,7 +21,6 @@ Behaviour = Callable[[Message], Awaitable[None]]
 
 
 async def _returns(message: Message) -> None:
-    """Return after one turn of the event loop."""
     await asyncio.sleep(0)
 
 

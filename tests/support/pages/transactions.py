@@ -40,6 +40,5 @@ def program(language: str) -> str:
 
 
 def vector(text: str = TEXT) -> str:
-    """Return the value of the envelope that all example programs write."""
     [found] = blocks("json", text.split("## The test vector")[1])
     return found.rstrip("\n")

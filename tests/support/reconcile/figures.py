@@ -49,7 +49,6 @@ def run(addresses: int = 2, verdict: str = "anomalies", seed: int = 1) -> Figure
 
 
 def past(number: int, verdict: str = "clean") -> list[PastRun]:
-    """Return runs up to this number, of which some were not clean."""
     chance = random.Random(number)
     verdicts = {number: verdict, number - 4: "gap", number - 7: "anomalies"}
     made = []
@@ -118,7 +117,6 @@ def _groups(records: int) -> list[GroupBin]:
 
 
 def finding(anomaly: str, at: int, chance: random.Random, topic: str = "orders") -> Finding:
-    """Return one anomaly, with all places that it can have."""
     lost = anomaly in {"LOST", "GAP"}
     return Finding(
         anomaly, topic, chance.randrange(4), 30_000 + at, None if lost else f"{topic}.accepted",

@@ -69,7 +69,6 @@ class Standalone:
         return f"spark://{_HOST}:{self._master.port('sparkMaster')}"
 
     def add_worker(self, memory: str) -> None:
-        """Start a worker of two cores, and return once the master knows it."""
         size = ("--cores", "2", "--memory", memory, "--work-dir", str(self._folder / "work"))
         worker = self._started("worker", "worker.Worker", *size, self.master)
         wait_for(

@@ -44,7 +44,6 @@ class Started:
             return False
 
     def java(self) -> psutil.Process | None:
-        """Return the JVM if it runs, and not only its launcher."""
         for other in self.others():
             try:
                 if other.name() == "java" and "org.apache.spark.deploy.SparkSubmit" in other.cmdline():

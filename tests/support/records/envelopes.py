@@ -3,16 +3,15 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
-
-from confluent_kafka import Consumer, TopicPartition
 
 from tests.harness.checker.check import check
 from tests.harness.checker.findings import Finding
 from tests.harness.checker.order import apart
 from tests.harness.history import History, Target, attributed, records
 from tests.support import kafka
-from tests.support.kafka import WAIT_S, Got, Sent
+from tests.support.kafka import Got, Sent
 from tests.support.worker import wait_for
 
 Part = dict[str, Any]
@@ -57,30 +56,9 @@ class Addresses:
     def settle(self, otherwise: Callable[[], str], *names: str) -> None:
         topics = {name: self.partitions[name] for name in names or self.partitions}
         topics |= {f"{self.app_id}-{name}-forward": count for name, count in topics.items()}
-        seen: dict[str, tuple[list[int], list[int]]] = {}
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
-
-        def through(topic: str) -> bool:
-            places = [TopicPartition(topic, index) for index in range(topics[topic])]
-            ends = [consumer.get_watermark_offsets(place, WAIT_S)[1] for place in places]
-            done = [max(0, topic_partition.offset) for topic_partition in consumer.committed(places, WAIT_S)]
-            if done == ends:
-                return True
-            # Nobody commits markers at the end.
-            if topic not in seen or seen[topic][0] != ends:
-                seen[topic] = ends, kafka.data_ends(self.bootstrap, topic, topics[topic])
-            return all(number >= end for number, end in zip(done, seen[topic][1], strict=True))
-
-        try:
-            # In this order: forwarded records come from the input.
-            for topic in topics:
-                wait_for(
-                    lambda topic=topic: through(topic),  # type: ignore[misc]
-                    lambda topic=topic: f"{topic}: {otherwise()}",  # type: ignore[misc]
-                    120,
-                )
-        finally:
-            consumer.close()
+        # In this order: forwarded records come from the input.
+        for topic, count in topics.items():
+            wait_for(partial(kafka.consumed, self.bootstrap, self.app_id, topic, count), otherwise, 120)
 
     def accepted(self, name: str) -> list[Got]:
         return self.read(name, "accepted")
