@@ -29,7 +29,7 @@ from reconcile.run.frames.journal import regrouped
 from reconcile.run.frames.scope import begin_run, records
 from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history import acknowledge as acknowledgement
-from reconcile.run.history import cut, id_store, retained, rules
+from reconcile.run.history import cut, id_store, retained_files, rules
 from reconcile.run.history.history import RunHistory
 from reconcile.run.history.layout import FIGURES, results_folder
 from reconcile.run.history.rings import Rings
@@ -296,7 +296,7 @@ def judge(
         survey.cluster,
         numbered,
     )
-    runs.commit(replace(finished, leaves=retained.files_by_folder(runs.files, today, number)))
+    runs.commit(replace(finished, leaves=retained_files.files_by_folder(runs.files, today, number)))
     id_store.sweep(runs)
     id_store.forget(runs, today, keep, dict(zip(cuts, numbered, strict=True)))
     return document

@@ -14,13 +14,13 @@ from aiokafka.errors import KafkaError
 
 from ringfence_client.dispatch.batches import Batches
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
-from ringfence_client.dispatch.dead_lettering import DeadLettering
+from ringfence_client.dispatch.dead_letter_sender import DeadLetterSender
 from ringfence_client.dispatch.failure_log import FailedAttempt, FailureLog, legible
-from ringfence_client.dispatch.left_runs import LeftRuns
 from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.resting_turns import RestingTurns
 from ringfence_client.dispatch.retry_clock import RetryClock
-from ringfence_client.dispatch.supplies import Supplies
+from ringfence_client.dispatch.run_conditions import RunConditions
+from ringfence_client.dispatch.stuck_runs import StuckRuns
 from ringfence_client.dispatch.turn import Rest, Turn
 from ringfence_client.handlers import group_names
 from ringfence_client.handlers.effects import Effects
@@ -91,10 +91,10 @@ class Attempts:
         self._abandoned: set[Turn] = set()
         """Turns that continue without the runs that their tasks wait for."""
         self.suspects = PoisonMessages(options.concurrency, runs.soon)
-        self._supplies = Supplies(resting, self.suspects, self._failure_log)
+        self._run_conditions = RunConditions(resting, self.suspects, self._failure_log)
         self._batches = Batches(factory, runs, options.batch)
-        self._dead_lettering = DeadLettering(factory, resting, counts, self._failure_log)
-        self._left_runs = LeftRuns(resting, self._finish)
+        self._dead_letter_sender = DeadLetterSender(factory, resting, counts, self._failure_log)
+        self._stuck_runs = StuckRuns(resting, self._finish)
 
     def stop(self) -> None:
         """Stop counting cancellations as failures."""
@@ -117,11 +117,11 @@ class Attempts:
         is_dropped = offset in turn.given_up
         if is_dropped or (attempts and not turn.attempt and self._policy.died_of_it(attempts, failures)):
             self.suspects.withdraw(turn)
-            self._dead_lettering.write_dead_letter(
+            self._dead_letter_sender.write_dead_letter(
                 turn, record, DROPPED if is_dropped else KILLED, parks=self._parks and not is_dropped
             )
             return False
-        return (bool(turn.attempt) or self._supplies.are_there(turn, record.key)) and self._begin(
+        return (bool(turn.attempt) or self._run_conditions.are_there(turn, record.key)) and self._begin(
             turn, attempts, failures
         )
 
@@ -148,7 +148,7 @@ class Attempts:
         """Return whether the first message waits for a redrive, or for an earlier run that did not end."""
         held, offset = turn.held, turn.offsets[0]
         if (left := self._runs.left(held.fence.log, offset)) is not None:
-            self._left_runs.wait(turn, left)
+            self._stuck_runs.wait(turn, left)
             return True
         if offset not in turn.given_up and (unblocked := held.unblocked(offset)) is not None:
             held.window.attempts.rest([offset])
@@ -215,7 +215,7 @@ class Attempts:
         if left is None:
             effects.end()
         else:
-            self._left_runs.add(left, messages)
+            self._stuck_runs.add(left, messages)
         if turn.cut_short and (error is not None or not self._runs.in_threads):
             # A coroutine that returns after its cancellation may have skipped its remaining work.
             ended = HandlerEndedError(turn.cut_short)
@@ -251,7 +251,7 @@ class Attempts:
                 self._finish(turn, record.key, effects, sent)
             case Reject():
                 self._count_success(turn)
-                self._dead_lettering.write_dead_letter(
+                self._dead_letter_sender.write_dead_letter(
                     turn, record, legible(error.reason) or "rejected by the handler", parks=self._parks
                 )
             case Release():
@@ -328,7 +328,7 @@ class Attempts:
                 "others continue: %s",
                 held, offset, attempt, group_names.shown_or_none(record.key), reason,
             )  # fmt: skip
-            self._left_runs.wait(
+            self._stuck_runs.wait(
                 turn, left, lambda: self._after_failure(turn, record, attempt, reason, error)
             )
             return None
@@ -341,7 +341,7 @@ class Attempts:
         held, offset, now_ms = turn.held, record.offset, self._clock.now_ms()
         is_given_up = self._policy.exhausted(attempt) or isinstance(error, self._reject_on)
         if is_given_up and not self._breaker.open:
-            self._dead_lettering.write_dead_letter(
+            self._dead_letter_sender.write_dead_letter(
                 turn, record, reason or "failed in every attempt", error, parks=self._parks
             )
             return None

@@ -15,7 +15,7 @@ from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition.beginning_log import log_beginning
 from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_client.partition.progress_writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
-from ringfence_client.progress import deaths
+from ringfence_client.progress import unrecorded_attempts
 from ringfence_client.progress.lease import Lease, LeaseWatch, LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import ProgressTopic
@@ -87,7 +87,7 @@ class LeaseAcquisition:
         """Watches by key, kept between openings. Neither a rebalance nor a failure restarts the wait for a silent holder."""
         self._ended: dict[bytes, set[str]] = {}
         """Former holders by key that were this consumer, and whose runs have all ended, as long as a record may name them."""
-        self._deaths: dict[bytes, dict[int, int]] = {}
+        self._unrecorded: dict[bytes, dict[int, int]] = {}
         """Attempts without an outcome from before the last opening here: counts by key and offset."""
         self._web = web
 
@@ -136,8 +136,8 @@ class LeaseAcquisition:
 
         progress = found.progress
         if predecessor is not None and predecessor.holder in self._ended.get(lease.key, ()):
-            progress = deaths.survived(progress, self._deaths.get(lease.key, {}))
-        self._deaths[lease.key] = deaths.unrecorded_attempts(progress)
+            progress = unrecorded_attempts.survived(progress, self._unrecorded.get(lease.key, {}))
+        self._unrecorded[lease.key] = unrecorded_attempts.find(progress)
         window = Window(
             progress,
             memory=self._memory,

@@ -107,7 +107,7 @@ MUTANTS: Final = (
     Mutant(
         "lanes-open-while-regrouped",
         "A worker opens a lane while its ring is written for other lanes: what it accepts then is forgotten.",
-        Patch("app/commands/rings/regrouping.py", "if not is_marked(meta):", "if is_marked(meta):"),
+        Patch("app/commands/rings/regroup_steps.py", "if not is_marked(meta):", "if is_marked(meta):"),
         "tests/unit/app/commands/rings/test_regroup.py::test_all_lanes_are_closed_before_a_ring_is_written",
     ),
     Mutant(

@@ -7,9 +7,9 @@ from typing import Final
 
 from app.commands.rings.changelog_writer import OwnedLane, dated_batches, journal_record, oldest_taken_ms
 from app.commands.rings.joined_rings import Content
+from app.commands.rings.offline_change import worker_came
 from app.commands.rings.regroup_plan import RegroupError
-from app.commands.rings.regrouping import Change, Event
-from app.commands.rings.restartable import worker_came
+from app.commands.rings.regroup_steps import Change, Event
 from app.commands.rings.show import PARALLEL, LaneView
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings

@@ -5,7 +5,7 @@ from the old ones: a lane gets the IDs of all former lanes whose partitions it o
 time of acceptance, and the newest ``id_cache_size`` stay. A slot does not name its home partition, so each
 successor of a divided lane gets all its IDs.
 
-:mod:`app.commands.rings.regrouping` has the steps.
+:mod:`app.commands.rings.regroup_steps` has the steps.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from agents.topic_checks.lanes import is_marked, shown_lanes
 from app.commands.confirmation import confirmed
 from app.commands.rings.changelog_writer import require_journal
 from app.commands.rings.lane_changelogs import LaneChangelogs
+from app.commands.rings.offline_change import carry_out, worker_came
 from app.commands.rings.pending_input import anything, first_unjudged
 from app.commands.rings.regroup_plan import (
     RegroupError,
@@ -29,8 +30,7 @@ from app.commands.rings.regroup_plan import (
     plan,
     print_plan,
 )
-from app.commands.rings.regrouping import Forwarded, Regroup
-from app.commands.rings.restartable import carry_out, worker_came
+from app.commands.rings.regroup_steps import Forwarded, Regroup
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing

@@ -23,8 +23,8 @@ from agents.topic_checks.lanes import lane_faults, live
 from app.commands.confirmation import confirmed
 from app.commands.rings.changelog_writer import OwnedLane, oldest_taken_ms, require_journal
 from app.commands.rings.joined_rings import Entry
+from app.commands.rings.offline_change import carry_out, worker_came
 from app.commands.rings.pending_input import anything, first_unjudged
-from app.commands.rings.restartable import carry_out, worker_came
 from app.commands.rings.show import LaneView
 from app.commands.topics.growth_plan import (
     Growth,

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.finders import nearest
+from reconcile.anomalies.finders import nearest_originals
 from reconcile.run.frames.evidence import FIRST, PLACE, RECORD, route
 from reconcile.run.frames.journal import (
     emptied_before,
@@ -59,11 +59,13 @@ def without_near(
             "on": F.col("in_force").isNull() | (F.col("in_force") > 0),
         }
     ).drop("in_force")
-    found = nearest.with_nearest(
+    found = nearest_originals.with_nearest(
         placed.withColumnRenamed("original", "said"), offered(originals, events, run)
     )
     near = F.coalesce(F.col("at") - F.col("first") <= F.col("largest"), F.lit(False))
-    return found.where(~near | nearest.overrun("", "first_sequence")).withColumnRenamed("said", "original")
+    return found.where(~near | nearest_originals.overrun("", "first_sequence")).withColumnRenamed(
+        "said", "original"
+    )
 
 
 def without_original(found: DataFrame, originals: DataFrame, events: DataFrame | None, run: int) -> DataFrame:
@@ -72,7 +74,7 @@ def without_original(found: DataFrame, originals: DataFrame, events: DataFrame |
     The remaining rows repeat nothing, or repeat an ID that may be too far away: see :func:`orphans`.
     """
     there = offered(originals, events, run)
-    known = found.join(nearest.by_other_routes(found, there), on=PLACE, how="left").where(
+    known = found.join(nearest_originals.by_other_routes(found, there), on=PLACE, how="left").where(
         ~F.coalesce("certain", F.lit(False))
     )
     unsure = F.col("ambiguous") | F.col("certain").isNotNull()
@@ -117,7 +119,7 @@ def orphans(
     unsure = c.join(o, on=_is_original(), how="inner").select(
         *(F.col(f"c.{name}").alias(name) for name in of_candidate), F.col("o.at").alias("first")
     )
-    within = ~nearest.overrun("", "first_sequence")
+    within = ~nearest_originals.overrun("", "first_sequence")
     sure = found.where("not ambiguous and first is not null").where(within).select(*of_candidate, "first")
     far = sure.unionByName(unsure)
     last = far.groupBy(*of_candidate).agg(F.max("first").alias("first"))
@@ -219,7 +221,7 @@ def of_units(found: DataFrame) -> DataFrame:
 def _is_original() -> Column:
     """Return the condition that ``o`` of :func:`offered` is an original of the candidate ``c``."""
     address, part_address, same_id, named = (
-        F.col(f"c.{name}").eqNullSafe(F.col(f"o.{name}")) for name in nearest.SAME
+        F.col(f"c.{name}").eqNullSafe(F.col(f"o.{name}")) for name in nearest_originals.SAME
     )
     handed_on = F.coalesce(F.col("c.lane") % F.col("o.heirs") == F.col("o.lane"), F.lit(False))
     same_home = F.col("c.home_digest") == F.col("o.home_digest")
@@ -232,7 +234,7 @@ def _is_original() -> Column:
     young = (F.col("c.max_age_ms") == 0) | (
         F.col("c.timestamp") - F.col("o.timestamp") <= F.col("c.max_age_ms")
     )
-    same_ring = (F.col("c.emptied") == F.col("o.emptied")) & ~nearest.overrun("c.", "o.sequence")
+    same_ring = (F.col("c.emptied") == F.col("o.emptied")) & ~nearest_originals.overrun("c.", "o.sequence")
     kept = (F.col("c.lane") != F.col("o.lane")) | same_ring
     return address & part_address & same_id & named & home & before & young & kept & F.col("c.on")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from reconcile.cluster.survey import Survey
-from reconcile.run.history import cut, renames, retained, rules
+from reconcile.run.history import cut, renames, retained_files, rules
 from reconcile.run.history.history import Run, RunHistory
 from ringfence_kafka.config.settings import Settings
 
@@ -20,7 +20,7 @@ def begin_run(
         PrerequisiteError: Files of earlier runs are missing.
     """
     base, cuts = _begin(settings, runs, survey)
-    retained.refuse_missing(runs, base, cuts)
+    retained_files.refuse_missing(runs, base, cuts)
     return base, cuts
 
 

@@ -21,7 +21,7 @@ from app.commands.rings.regroup_plan import (
     document,
     plan,
 )
-from app.commands.rings.regrouping import Change, Event, Forwarded, Regroup
+from app.commands.rings.regroup_steps import Change, Event, Forwarded, Regroup
 from app.commands.rings.show import live_slots
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.process.step_progress import Steps
@@ -58,7 +58,7 @@ class _KilledError(Exception):
 
 
 class _Logs:
-    """The changelog partitions, as :class:`app.commands.rings.regrouping.Changelogs`; a process with them may be killed at a write."""
+    """The changelog partitions, as :class:`app.commands.rings.regroup_steps.Changelogs`; a process with them may be killed at a write."""
 
     def __init__(self, partitions: int) -> None:
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]

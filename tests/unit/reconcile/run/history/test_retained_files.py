@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.run.history import id_store, retained
+from reconcile.run.history import id_store, retained_files
 from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
 from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.layout import file_of, ids_folder, results_folder
@@ -37,14 +37,14 @@ def runs(tmp_path: Path) -> RunHistory:
         run = Run(number, number - 1 or None, day, "clean", accepted={"a": {0: 5}, "b": {0: 5}})
         run.positions = {name: Position("id", (0,), (10,)) for name in "ab"}
         run.rules = {"a": {"id_cache_size": 5}, "b": {"id_cache_size": 5_000}}
-        run.leaves = retained.files_by_folder(files, day, number)
+        run.leaves = retained_files.files_by_folder(files, day, number)
         made.commit(run)
     return made
 
 
 def _accepted(runs: RunHistory, cuts: dict[str, AddressCut]) -> None:
     kept = RunHistory.load(runs.files)
-    retained.refuse_missing(kept, kept.last, cuts)
+    retained_files.refuse_missing(kept, kept.last, cuts)
 
 
 def _refusal(runs: RunHistory, cuts: dict[str, AddressCut]) -> str:
@@ -104,4 +104,4 @@ def test_an_address_that_has_another_name(runs: RunHistory, tmp_path: Path) -> N
     cuts = {"new": replace(_cuts("a")["a"], former="a")}
 
     with pytest.raises(PrerequisiteError, match="address=a has 0 of the 2"):
-        retained.refuse_missing(runs, runs.settled_base(), cuts)
+        retained_files.refuse_missing(runs, runs.settled_base(), cuts)

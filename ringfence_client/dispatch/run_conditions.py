@@ -17,7 +17,7 @@ STATE_REST_S: Final = 1.0
 """Rest of a group whose state cannot be read now, in seconds."""
 
 
-class Supplies:
+class RunConditions:
     """Lets turns wait, without a slot, for the conditions of their handlers."""
 
     def __init__(self, resting: RestingTurns, suspects: PoisonMessages, failure_log: FailureLog) -> None:

@@ -14,7 +14,7 @@ from ringfence_client.partition.dead_letters import DeadLetter
 from ringfence_client.window.window import End
 
 
-class DeadLettering:
+class DeadLetterSender:
     """Dead letters of one consumer."""
 
     def __init__(

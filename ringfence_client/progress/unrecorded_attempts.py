@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ringfence_client.progress.progress_record import RELEASED, Progress
 
 
-def unrecorded_attempts(progress: Progress) -> dict[int, int]:
+def find(progress: Progress) -> dict[int, int]:
     """Return the number of attempts without a recorded outcome, by offset."""
     failures = progress.failures
     found = {
@@ -22,7 +22,7 @@ def survived(progress: Progress, before: Mapping[int, int]) -> Progress:
     ``before``: attempts without an outcome from before its time, by offset.
     """
     counts = dict(progress.attempts)
-    for offset, found in unrecorded_attempts(progress).items():
+    for offset, found in find(progress).items():
         counts[offset] -= found - min(found, before.get(offset, 0))
     attempts = {offset: count for offset, count in counts.items() if count > 0}
     return dataclasses.replace(progress, attempts=attempts, state=RELEASED)

@@ -19,7 +19,7 @@ Finish = Callable[[Turn, bytes | None, Effects | None, list[OutgoingRecord] | No
 """Acknowledges the messages of an attempt, with its sends."""
 
 
-class LeftRuns:
+class StuckRuns:
     """Abandoned runs of one consumer."""
 
     def __init__(self, resting: RestingTurns, finish: Finish) -> None:

@@ -1,7 +1,7 @@
 """Which attempts count as deaths of a process, and which do not because it lives."""
 
 from ringfence_client.handlers.retries import Failures
-from ringfence_client.progress import deaths
+from ringfence_client.progress import unrecorded_attempts
 from ringfence_client.progress.progress_record import HELD, Progress
 
 BEFORE = Progress(0, attempts={1: 3, 2: 1, 3: 2}, failures={1: Failures(1, 0), 3: Failures(2, 0)}, state=HELD)
@@ -15,10 +15,10 @@ def test_attempts_of_a_process_that_lives_are_forgotten() -> None:
         0, attempts=attempts, failures={**BEFORE.failures, 2: Failures(1, 0), 3: Failures(3, 0)}, state=HELD
     )
 
-    assert deaths.unrecorded_attempts(BEFORE) == {1: 2, 2: 1}
-    found = deaths.survived(later, deaths.unrecorded_attempts(BEFORE))
+    assert unrecorded_attempts.find(BEFORE) == {1: 2, 2: 1}
+    found = unrecorded_attempts.survived(later, unrecorded_attempts.find(BEFORE))
 
     assert found.attempts == {1: 3, 2: 2, 3: 3}
-    assert deaths.unrecorded_attempts(found) == deaths.unrecorded_attempts(BEFORE)
+    assert unrecorded_attempts.find(found) == unrecorded_attempts.find(BEFORE)
     assert found.failures == later.failures
     assert found.released
