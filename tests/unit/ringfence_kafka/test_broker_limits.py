@@ -1,33 +1,25 @@
 """Broker settings that are too tight for a configuration, and the advice in errors."""
 
-from pathlib import Path
-
 import pytest
 from aiokafka.errors import InvalidSessionTimeoutError, InvalidTransactionTimeout, OffsetMetadataTooLargeError
 
 from ringfence_kafka.admin.broker_settings import limit_faults
 from ringfence_kafka.broker_limits import METADATA_LIMIT, SESSION_MAX, SESSION_MIN, TRANSACTION_LIMIT
-from ringfence_kafka.config.load import load
-from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import named
 
 DEFAULTS = {TRANSACTION_LIMIT: 900_000, SESSION_MIN: 6_000, SESSION_MAX: 1_800_000, METADATA_LIMIT: 4_096}
 """Kafka's own."""
-ADDRESS = '[[addresses]]\nname = "orders"\n'
-BRIDGE = '[[bridges]]\nname = "b"\nsource_topic = "s"\ntarget_address = "orders"\n'
+ADDRESS = validate({"addresses": [{"name": "orders"}]})
+BRIDGE = validate(
+    {"bridges": [{"name": "b", "source_topic": "s", "target_address": "orders", "target": {"bootstrap_servers": "h:1"}}]}
+)  # fmt: skip
 
 
-def _settings(folder: Path, text: str) -> Settings:
-    file = folder / "ringfence.toml"
-    file.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:9"\n' + text)
-    return load(file)
-
-
-def test_defaults_fit(tmp_path: Path) -> None:
+def test_defaults_fit() -> None:
     """Kafka's own settings keep nothing from its work, and neither do settings that nobody may see."""
-    settings = _settings(tmp_path, ADDRESS + BRIDGE)
-    assert limit_faults(settings, DEFAULTS) == []
-    assert limit_faults(settings, {}) == []
+    for settings in (ADDRESS, BRIDGE):
+        assert limit_faults(settings, DEFAULTS) == limit_faults(settings, {}) == []
 
 
 @pytest.mark.parametrize(
@@ -39,13 +31,9 @@ def test_defaults_fit(tmp_path: Path) -> None:
         (METADATA_LIMIT, 4_095, 0, 1),
     ],
 )
-def test_a_limit_that_is_too_tight(
-    tmp_path: Path, setting: str, limit: int, by_lanes: int, by_bridges: int
-) -> None:
+def test_a_limit_that_is_too_tight(setting: str, limit: int, by_lanes: int, by_bridges: int) -> None:
     """A limit that is too tight gives a line for each affected part, with setting, value and need."""
-    brokers = DEFAULTS | {setting: limit}
-    lanes = limit_faults(_settings(tmp_path, ADDRESS), brokers)
-    bridges = limit_faults(_settings(tmp_path, BRIDGE), brokers)
+    lanes, bridges = (limit_faults(settings, DEFAULTS | {setting: limit}) for settings in (ADDRESS, BRIDGE))
     assert (len(lanes), len(bridges)) == (by_lanes, by_bridges)
     assert all(f"{setting} is {limit}" in lane for lane in (*lanes, *bridges))
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ringfence_kafka.config.load import load, validate
-from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.protocol import wire_names
 
@@ -48,13 +47,10 @@ def test_topics_of_an_address() -> None:
     (renamed,) = validate(_orders(duplicates="divert", **names)).addresses
 
     internal = {"changelog": "rf-orders-changelog", "forward topic": "rf-orders-forward"}
-    own = {
-        "input topic": "orders",
-        "accepted topic": "orders.accepted",
-        "quarantine topic": "orders.quarantine",
-    }
-    assert dropping.topics("rf") == own | internal
-    assert diverting.topics("rf") == own | internal | {"duplicates topic": "orders.duplicates"}
+    accepted, quarantine = {"accepted topic": "orders.accepted"}, {"quarantine topic": "orders.quarantine"}
+    own = {"input topic": "orders"} | accepted | quarantine | internal
+    assert dropping.topics("rf") == own
+    assert diverting.topics("rf") == own | {"duplicates topic": "orders.duplicates"}
     assert renamed.topics("rf") == internal | {key.replace("_", " "): topic for key, topic in names.items()}
 
 
@@ -187,12 +183,11 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
 def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
     """The error names the key, its value and the valid ones. A key without a table belongs to the address ``orders``."""
     section, _, name = key.partition(".")
-    if name:
-        assert _fault({section: {name: value}}) == f"settings: {key} = {value!r}: {expected}"
-    elif key in {*Settings.model_fields, "kafak", "consumer"}:
-        assert _fault({key: value}) == f"settings: {key} = {value!r}: {expected}"
-    else:
-        assert _fault(_orders(**{key: value})) == f"settings: addresses[orders].{key} = {value!r}: {expected}"
+    data, place = ({section: {name: value}} if name else {key: value}), key
+    if not name and key not in {"addresses", "kafak", "kafka"}:
+        data, place = _orders(**data), f"addresses[orders].{key}"
+
+    assert _fault(data) == f"settings: {place} = {value!r}: {expected}"
 
 
 NO_MAX = "needs id_cache_size_max, the IDs that a lane may keep for it: set it above id_cache_size = 20000"

@@ -5,7 +5,8 @@ The tests of workers cover the brokers' answers.
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
@@ -21,7 +22,6 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
 from ringfence_kafka.groups import static_members
 from ringfence_kafka.groups.static_members import DescribeMembers, LeaveByName
-from tests.support.cluster_double import ClusterDouble
 
 
 def _metadata(*topics: str) -> bytes:
@@ -30,30 +30,24 @@ def _metadata(*topics: str) -> bytes:
 
 async def test_heartbeats_have_the_name() -> None:
     """Heartbeats alone carry the member's name. A fenced member is notified, whichever answer reveals it."""
-    sent: list[Any] = []
     answer = SimpleNamespace(error_code=0)
-    fenced: list[bool] = []
-
-    async def send(request: Any) -> Any:
-        sent.append(request)
-        return answer
-
+    send, fenced = AsyncMock(return_value=answer), Mock()
     coordinator = SimpleNamespace(group_id="orders", generation=3, member_id="m", _send_req=send)
-    consumer = SimpleNamespace(_coordinator=coordinator)
-    membership.name_heartbeats(consumer, "orders-0", lambda: fenced.append(True))
+    membership.name_heartbeats(SimpleNamespace(_coordinator=coordinator), "orders-0", fenced)
     join = JoinGroupRequest("orders", 1, 1, "m", "orders-0", "consumer", [])
     for request in (HeartbeatRequest("orders", 3, "m"), join):
         await coordinator._send_req(request)
 
+    sent = [call.args[0] for call in send.await_args_list]
     assert sent[1] is join
     assert isinstance(sent[0], NamedHeartbeat)
     prepared, named = sent[0].prepare({12: (0, 4)}), {"group_instance_id": "orders-0"}
     assert prepared.API_VERSION == 3
     assert prepared.to_object() == {"group": "orders", "generation_id": 3, "member_id": "m"} | named
-    assert fenced == []
+    fenced.assert_not_called()
     answer.error_code = FencedInstanceIdError.errno
     await coordinator._send_req(join)
-    assert fenced == [True]
+    fenced.assert_called_once_with()
 
 
 class _Admin:
@@ -145,19 +139,9 @@ def test_what_a_worker_is_in_its_group() -> None:
 
 async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that does not answer is reported in one line with the way out, and without a trace."""
-
-    class Silent(ClusterDouble):
-        def __init__(self, *_: Any) -> None: ...
-
-        async def __aenter__(self) -> Self:
-            return self
-
-        async def __aexit__(self, *_: object) -> None: ...
-
-        async def await_coordinator(self) -> None:
-            raise GroupAuthorizationFailedError("rf")
-
-    monkeypatch.setattr(static_membership, "Cluster", Silent)
+    silent = AsyncMock()
+    silent.__aenter__.return_value.groups.await_coordinator.side_effect = GroupAuthorizationFailedError("rf")
+    monkeypatch.setattr(static_membership, "Cluster", Mock(return_value=silent))
     said = r"rf does not report .* orders-0 .*: start this worker again"
     with pytest.raises(BrokerUnavailableError, match=said):
         await static_membership.renew(_worker(static_membership=True))

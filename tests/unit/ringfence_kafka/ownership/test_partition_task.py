@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,14 @@ from ringfence_kafka.ownership.partition_task import PartitionTask
 from tests.support.lanes import until
 
 LIMIT_S = 30.0
+
+
+def _step(name: str) -> Any:
+    async def step(tenant: "_Tenant", *_: object) -> str:
+        await tenant._step_of(name)
+        return "what is open"
+
+    return step
 
 
 class _Tenant(PartitionTask[object, str]):
@@ -34,21 +43,7 @@ class _Tenant(PartitionTask[object, str]):
                 self.done.append(f"{name} has ended")
                 raise
 
-    async def _open(self, right: object) -> str:
-        await self._step_of("open")
-        return "what is open"
-
-    async def _resume(self, right: object, opened: str) -> None:
-        await self._step_of("regain")
-
-    async def _drain(self, opened: str) -> None:
-        await self._step_of("drain")
-
-    async def _close(self, opened: str) -> None:
-        await self._step_of("close")
-
-    async def _drop(self, opened: str) -> None:
-        await self._step_of("drop")
+    _open, _resume, _drain, _close, _drop = map(_step, ("open", "regain", "drain", "close", "drop"))
 
     def _failed(self, error: BaseException) -> None:
         self.done.append(repr(error))

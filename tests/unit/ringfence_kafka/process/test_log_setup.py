@@ -1,10 +1,14 @@
 """How a process logs: as text, or as an object a line; how much; and what the command line says of it."""
 
+import ast
 import asyncio
 import gc
 import json
 import logging
+import re
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -13,7 +17,7 @@ from app.commands.bridges.cli import bridge
 from app.commands.worker import worker
 from ringfence_client.__main__ import consume
 from ringfence_kafka.process import log_setup
-from ringfence_kafka.process.log_setup import log_options
+from ringfence_kafka.process.log_setup import FORMAT, JsonFormatter, TextFormatter, log_options
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +127,61 @@ def test_wrong_level() -> None:
 @pytest.mark.parametrize("command", [worker, bridge, consume])
 def test_programs_that_go_on(command: click.Command) -> None:
     assert {"--log-level", "--log-format"} <= {opt for option in command.params for opt in option.opts}
+
+
+# -- IDs of messages: an operator finds what a line means ---------------------------------------------------------
+
+
+ROOT = Path(__file__).parents[4]
+ROOMS = ("agents", "app", "native", "ringfence_client", "ringfence_kafka", "tables")
+LEVELS = {"info": "info", "warning": "warning", "error": "error", "exception": "error"}
+
+
+def _logged(path: Path) -> Iterator[tuple[str, str, str]]:
+    tree = ast.parse(path.read_text("utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [call.args[0] for call in calls if call.args and ast.unparse(call.func) == "logging.getLogger"]
+    names = [node.value for node in named if isinstance(node, ast.Constant)]
+    own = next((str(name) for name in names if str(name).startswith("ringfence.")), log_setup.ANY_LOGGER)
+    for call in calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in LEVELS:
+            logger = {"log": own, "self._log": log_setup.ANY_LOGGER}.get(ast.unparse(call.func.value))
+            if logger is not None:
+                yield logger, LEVELS[call.func.attr], ast.literal_eval(call.args[0])
+
+
+def test_each_line_has_an_id() -> None:
+    """The catalogue has the messages of the code and no others. A new message gets an ID of its own; a reworded one keeps it."""
+    logged = {
+        (logger, text): level
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for logger, level, text in _logged(path)
+    }
+    entries = log_setup.catalog()
+
+    assert {(entry["logger"], entry["text"]): entry["level"] for entry in entries.values()} == logged
+    assert max(Counter((entry["logger"], entry["text"]) for entry in entries.values()).values()) == 1
+
+
+def test_problems_are_explained() -> None:
+    """Each warning and error says what it means for messages, and what to do."""
+    unexplained = [
+        name
+        for name, entry in log_setup.catalog().items()
+        if entry["level"] != "info" and not (entry.get("means") and entry.get("do"))
+    ]
+    assert unexplained == []
+
+
+def test_the_line_shows_it() -> None:
+    """Text ends with the ID, before a trace; an object has it as a field. Only Ringfence's own templates have one."""
+    name, entry = next(
+        item for item in log_setup.catalog().items() if re.findall("%.", item[1]["text"]) == ["%s"]
+    )
+    record = logging.LogRecord(entry["logger"], logging.INFO, "", 0, entry["text"], ("x",), None)
+
+    assert TextFormatter(FORMAT).format(record).endswith(f" [{name}]")
+    assert json.loads(JsonFormatter().format(record))["id"] == name
+    assert log_setup.message_id(entry["logger"], ValueError("no text")) is None
+    assert log_setup.message_id("aiokafka", entry["text"]) is None

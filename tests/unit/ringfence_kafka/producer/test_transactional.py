@@ -3,6 +3,7 @@ import gc
 import weakref
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from aiokafka.errors import UnknownTopicOrPartitionError
@@ -17,18 +18,13 @@ async def test_discarded_whatever_was_cancelled(monkeypatch: pytest.MonkeyPatch,
     """A discard is not cancelled if a time limit cancelled a future of aiokafka, and still ends all the rest."""
     producer = TransactionalProducer(KafkaSettings(), "t", "lane")
     producer._in_transaction = True
-    called = []
-
-    async def call(name: str) -> None:
-        called.append(name)
-        if name == failing:
-            raise asyncio.CancelledError
-
-    monkeypatch.setattr(producer._producer, "abort_transaction", lambda: call("abort_transaction"))
-    monkeypatch.setattr(producer._producer, "stop", lambda: call("stop"))
+    steps = Mock(abort_transaction=AsyncMock(), stop=AsyncMock())
+    getattr(steps, failing).side_effect = asyncio.CancelledError
+    for name in ("abort_transaction", "stop"):
+        monkeypatch.setattr(producer._producer, name, getattr(steps, name))
     await producer.discard()
 
-    assert called == ["abort_transaction", "stop"]
+    assert [name for name, *_ in steps.mock_calls] == ["abort_transaction", "stop"]
 
 
 async def test_discarded_by_who_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
