@@ -1,5 +1,3 @@
-"""Broker settings that are too tight for a configuration, and the advice in errors."""
-
 import pytest
 from aiokafka.errors import InvalidSessionTimeoutError, InvalidTransactionTimeout, OffsetMetadataTooLargeError
 

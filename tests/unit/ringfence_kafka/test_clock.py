@@ -1,5 +1,3 @@
-"""The clock of leases."""
-
 import time
 from types import SimpleNamespace
 

@@ -1,5 +1,3 @@
-"""Numbers and lists as people read them."""
-
 from ringfence_kafka.wording import counted, first_of
 
 

@@ -1,5 +1,3 @@
-"""Offsets of many partitions, asked for at once."""
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

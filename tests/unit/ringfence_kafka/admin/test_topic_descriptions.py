@@ -1,5 +1,3 @@
-"""Topic descriptions while brokers do not all know the same yet."""
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""How many bytes go over a link at once."""
-
 import random
 from types import SimpleNamespace
 from typing import Any

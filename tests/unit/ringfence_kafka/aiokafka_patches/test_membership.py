@@ -1,5 +1,3 @@
-"""When a rebalance takes partitions away."""
-
 from types import SimpleNamespace
 from typing import Any
 

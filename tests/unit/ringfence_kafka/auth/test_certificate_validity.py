@@ -1,5 +1,3 @@
-"""Until when a certificate holds."""
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The first look at a cluster."""
-
 import socket
 import time
 

@@ -1,5 +1,3 @@
-"""Whether brokers answer is said once when they go and once when they are back."""
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

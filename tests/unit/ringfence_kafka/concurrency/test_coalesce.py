@@ -1,5 +1,3 @@
-"""Questions that come together."""
-
 import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any

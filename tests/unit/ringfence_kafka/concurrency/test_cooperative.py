@@ -1,5 +1,3 @@
-"""Long computations beside others on one loop."""
-
 import asyncio
 import itertools
 import time

@@ -1,5 +1,3 @@
-"""``[[bridges]]`` and ``[[cluster_connections]]``: valid settings, and the errors for others."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Chains of addresses: permitted chains, their order, and their topics."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Durations of the configuration: numbers and text."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""The effective configuration names the origin of each value, and hides secrets."""
-
 from pathlib import Path
 from typing import Any
 

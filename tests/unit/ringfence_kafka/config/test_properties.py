@@ -1,5 +1,3 @@
-"""Kafka's own property names in the configuration and on the command line: meaning, recipients and refusals."""
-
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -51,9 +49,6 @@ def _load(tmp_path: Path, text: str, connection: Connection, **environ: str) -> 
     return load(path, environ, connection)
 
 
-# -- what properties mean -----------------------------------------------------------------------------------------
-
-
 def test_each_client_gets_what_it_knows() -> None:
     """Each client gets the properties that it knows, under its own names, and none of the others."""
     properties = {
@@ -101,9 +96,6 @@ def test_pem_stores(tmp_path: Path) -> None:
     kafka = _kafka(command_config=str(path))
 
     assert {kafka.ssl_cafile, kafka.ssl_certfile, kafka.ssl_keyfile} == {str(pem)}
-
-
-# -- what is refused ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", OWNED)
@@ -177,9 +169,6 @@ def test_secrets_that_anybody_can_read(
     assert len(access_errors.readable(kafka)) == told
 
 
-# -- files of Java's, and the command line over file and environment -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -230,9 +219,6 @@ def test_without_a_file(tmp_path: Path) -> None:
     assert load(tmp_path / "no.toml", environ, optional=True).kafka.bootstrap_servers == "environment:1"
 
 
-# -- names of clients ---------------------------------------------------------------------------------------------
-
-
 def test_clients_are_named() -> None:
     """Each client's name consists of application and instance, or is the one it was given."""
     source = {"bootstrap_servers": "s:1"}
@@ -248,9 +234,6 @@ def test_clients_are_named() -> None:
         assert kafka.instance_of("shop-host-1-ab") == "host-1-ab"
     assert RingfenceApp(parts.build(settings)).conf.broker_client_id == "shop-w1"
     assert validate({"app": {"id": "shop"}}).with_web_port(7).kafka.client_id.endswith("-7")
-
-
-# -- what Java knows ----------------------------------------------------------------------------------------------
 
 
 def test_java_names() -> None:

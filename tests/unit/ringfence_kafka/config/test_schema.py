@@ -1,5 +1,3 @@
-"""The JSON Schema of the configuration agrees with its validation."""
-
 import re
 import tomllib
 from pathlib import Path

@@ -32,9 +32,6 @@ def _fault(**kafka: Any) -> str:
     return str(caught.value).removeprefix("settings: ")
 
 
-# -- what is valid ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("protocol", "keys"),
     [
@@ -63,9 +60,6 @@ def test_the_password_is_no_part_of_the_settings() -> None:
     assert SECRET not in shown
 
 
-# -- what does not fit together -----------------------------------------------------------------------------
-
-
 def _misfits() -> Iterator[tuple[dict[str, str], str]]:
     plain, tls = SASL | {"security_protocol": "SASL_PLAINTEXT"}, {"security_protocol": "SSL"}
     no_effect, remedy = "has no effect with security_protocol", "remove it, or set the protocol"
@@ -85,9 +79,6 @@ def _misfits() -> Iterator[tuple[dict[str, str], str]]:
 def test_what_does_not_fit_together(keys: dict[str, str], expected: str) -> None:
     """Half a login or certificate is refused, and so is one without effect, because it would only pretend to protect."""
     assert _fault(**keys) == f"kafka: {expected}"
-
-
-# -- secrets ------------------------------------------------------------------------------------------------
 
 
 def test_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,14 @@
-"""Which committed offsets of a group are followed."""
-
-from dataclasses import dataclass, field
-from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka.errors import GroupLoadInProgressError
 
 from ringfence_client.consumer.assignor import KeepingAssignor, is_ours
 from ringfence_client.consumer.foreign_members import log
-from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.groups.foreign_members import CONSUMER, ForeignMember
 from ringfence_kafka.groups.trusted_offsets import distrust, own_commit
-from tests.support.cluster_double import ClusterDouble
 
 BY_TOOL = Committed(40, "")
 BY_CONSUMER = Committed(40, "", 3)
@@ -60,38 +55,27 @@ def test_own_commits_have_no_epoch() -> None:
     assert own_commit(None) is None
 
 
-@dataclass
-class _Group(ClusterDouble):
-    group_id: str = "billing"
-    offset: Committed | None = None
-    found: list[ForeignMember] | Exception = field(default_factory=list)
-    asked: int = 0
-
-    async def partition_counts(self, topics: list[str]) -> dict[str, int]:
-        return dict.fromkeys(topics, 2)
-
-    async def committed(self, _topic: str, _partition: int) -> Committed | None:
-        return self.offset
-
-    async def foreign_members(self, _is_ours: Any) -> list[ForeignMember]:
-        self.asked += 1
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
+def _group(offset: Committed | None = None, *foreign: ForeignMember) -> AsyncMock:
+    group = AsyncMock(group_id="billing")
+    group.topics.partition_counts.return_value = {"t": 2}
+    group.groups.committed.return_value = offset
+    group.groups.foreign_members.return_value = list(foreign)
+    return group
 
 
-def _watch(group: _Group, member_id: list[str]) -> GroupWatch:
-    return GroupWatch(cast("Cluster", group), ["t"], lambda *_: True, log, "they wait", lambda: member_id[0])
+def _watch(group: AsyncMock, member_id: list[str]) -> GroupWatch:
+    return GroupWatch(group, ["t"], lambda *_: True, log, "they wait", lambda: member_id[0])
 
 
 async def test_a_new_membership_is_a_new_beginning() -> None:
     """The group may have been empty in between. Many partitions of one membership cause one question."""
-    group, member_id = _Group(offset=Committed(5, "")), ["one"]
+    group, member_id = _group(Committed(5, "")), ["one"]
     watch = _watch(group, member_id)
     await watch.refresh()
-    group.offset, group.asked = BY_TOOL, 0
+    group.groups.committed.return_value = BY_TOOL
+    group.groups.foreign_members.reset_mock()
     while_a_member = [await watch.distrust("t", 0, BY_TOOL, 5) for _ in range(100)]
-    asked_while_a_member = group.asked
+    asked_while_a_member = group.groups.foreign_members.await_count
     member_id[0] = "two"
 
     assert all(while_a_member)
@@ -101,23 +85,18 @@ async def test_a_new_membership_is_a_new_beginning() -> None:
 
 async def test_a_group_that_does_not_answer_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """The log names a member once, and once when it leaves."""
-    group = _Group(found=[INTRUDER])
+    group = _group(None, INTRUDER)
     watch = _watch(group, ["one"])
     await watch.refresh()
-    group.found = GroupLoadInProgressError()
+    group.groups.foreign_members.side_effect = [GroupLoadInProgressError(), []]
     await watch.refresh()
     named = watch.faults
-    group.found = []
     await watch.refresh()
 
-    assert named == [
-        "the group billing has a foreign member, client.id intruder on host 10.0.0.9 (consumer protocol)"
-    ]
+    member = "client.id intruder on host 10.0.0.9 (consumer protocol)"
+    assert named == [f"the group billing has a foreign member, {member}"]
     assert watch.faults == []
-    assert [record.levelname for record in caplog.records if "intruder" in record.message] == [
-        "ERROR",
-        "WARNING",
-    ]
+    assert [item.levelname for item in caplog.records if "intruder" in item.message] == ["ERROR", "WARNING"]
 
 
 def test_members_of_ours() -> None:

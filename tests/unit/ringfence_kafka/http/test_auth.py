@@ -1,5 +1,3 @@
-"""Pages behind a token and TLS."""
-
 import ssl
 from pathlib import Path
 from typing import Any

@@ -40,27 +40,26 @@ async def _log_in(
 async def test_a_browser_is_shown_the_form_and_gets_in() -> None:
     """The cookie is kept from scripts and other sites, and does not hold the token; programs still send the token itself."""
     async with _served(HttpAuth(TOKEN)) as (base, asking):
-        async with asking.get(f"{base}/groups?name=a", headers=HTML) as answer:
-            assert (answer.status, answer.content_type) == (401, "text/html")
-            assert "action='/login?to=/groups%3Fname%3Da'" in await answer.text()
-        async with asking.get(f"{base}/groups") as answer:
-            assert (answer.status, answer.content_type) == (401, "application/json")
-
+        answer = await asking.get(f"{base}/groups?name=a", headers=HTML)
+        assert (answer.status, answer.content_type) == (401, "text/html")
+        assert "action='/login?to=/groups%3Fname%3Da'" in await answer.text()
+        answer = await asking.get(f"{base}/groups")
+        assert (answer.status, answer.content_type) == (401, "application/json")
         assert (await _log_in(base, asking, to="//evil.example")).headers["Location"] == "/"
         answer = await _log_in(base, asking)
         assert (answer.status, answer.headers["Location"]) == (HTTPStatus.SEE_OTHER, "/groups")
         cookie = answer.headers["Set-Cookie"]
         assert all(name in cookie for name in ("HttpOnly", "SameSite=Strict", "Max-Age=28800"))
         assert TOKEN not in cookie
-        async with asking.get(f"{base}/groups", headers=HTML) as answer:
-            assert (answer.status, await answer.json()) == (200, {"method": "GET"})
-        async with asking.post(f"{base}/groups", json={}, headers={"Origin": base}) as answer:
-            assert answer.status == HTTPStatus.OK
+        answer = await asking.get(f"{base}/groups", headers=HTML)
+        assert (answer.status, await answer.json()) == (200, {"method": "GET"})
+        assert (
+            await asking.post(f"{base}/groups", json={}, headers={"Origin": base})
+        ).status == HTTPStatus.OK
 
-        async with asking.post(f"{base}/logout", data={"": ""}, allow_redirects=False) as answer:
-            assert answer.status == HTTPStatus.SEE_OTHER
-        async with asking.get(f"{base}/groups", headers=HTML) as answer:
-            assert answer.status == HTTPStatus.UNAUTHORIZED
+        answer = await asking.post(f"{base}/logout", data={"": ""}, allow_redirects=False)
+        assert answer.status == HTTPStatus.SEE_OTHER
+        assert (await asking.get(f"{base}/groups", headers=HTML)).status == HTTPStatus.UNAUTHORIZED
 
 
 @pytest.mark.parametrize(
@@ -88,15 +87,13 @@ async def test_malformed_headers_are_refused(
     monkeypatch.setattr(login, "FAILED_S", 0.0)
     async with _served(HttpAuth(TOKEN)) as (base, asking):
         for path in ("/login", "/logout", "/groups"):
-            async with asking.post(f"{base}{path}", data=b"token=+AGQ-\xff", headers=headers) as answer:
-                assert answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}, path
-        async with asking.get(f"{base}/live", headers=headers) as answer:
-            assert answer.status == HTTPStatus.OK
-    async with (
-        _served(HttpAuth()) as (base, asking),
-        asking.post(f"{base}/groups", data=b"{}", headers=headers) as answer,
-    ):
-        assert answer.status == HTTPStatus.FORBIDDEN
+            answer = await asking.post(f"{base}{path}", data=b"token=+AGQ-\xff", headers=headers)
+            assert answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}, path
+        assert (await asking.get(f"{base}/live", headers=headers)).status == HTTPStatus.OK
+    async with _served(HttpAuth()) as (base, asking):
+        assert (
+            await asking.post(f"{base}/groups", data=b"{}", headers=headers)
+        ).status == HTTPStatus.FORBIDDEN
 
 
 async def test_wrong_tokens_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +142,7 @@ async def test_without_a_token_changes_are_checked_all_the_same(
 ) -> None:
     """A change from a page of another origin is refused without a token too. Reading is open."""
     headers = {"Content-Type": "application/json"} | headers
-    async with (
-        _served(HttpAuth(names=frozenset({"orders.example"}))) as (base, asking),
-        asking.request(method, f"{base}/groups", data=b"{}", headers=headers) as answer,
-    ):
+    async with _served(HttpAuth(names=frozenset({"orders.example"}))) as (base, asking):
+        answer = await asking.request(method, f"{base}/groups", data=b"{}", headers=headers)
         assert answer.status == status
         assert ("error" in await answer.json()) is (status == 403)

@@ -1,5 +1,3 @@
-"""Probe routes and metrics, as all three web servers have them."""
-
 import aiohttp
 import pytest
 from prometheus_client import Counter
@@ -18,12 +16,10 @@ async def test_probes(ready: bool, status: int) -> None:
     listener = listen("127.0.0.1", None)
     url = advertised(*listener.getsockname()[:2])
     async with serving_routes(routes, listener, OPEN), aiohttp.ClientSession() as session:
-        async with session.get(f"{url}/live") as answer:
-            assert (answer.status, await answer.json()) == (200, {"live": True})
-        async with session.get(f"{url}/health") as answer:
-            assert (answer.status, await answer.json()) == (status, {"ready": ready, "lanes": 2})
-        async with session.get(f"{url}/metrics") as answer:
-            text = await answer.text()
+        live, health = await session.get(f"{url}/live"), await session.get(f"{url}/health")
+        assert (live.status, await live.json()) == (200, {"live": True})
+        assert (health.status, await health.json()) == (status, {"ready": ready, "lanes": 2})
+        text = await (await session.get(f"{url}/metrics")).text()
 
     assert "counted_total 3.0" in text
     assert "process_start_time_seconds" in text

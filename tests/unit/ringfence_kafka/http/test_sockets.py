@@ -1,5 +1,3 @@
-"""The listening addresses of web servers, and the errors if they cannot listen."""
-
 import socket
 
 import aiohttp

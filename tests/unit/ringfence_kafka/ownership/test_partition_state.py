@@ -1,5 +1,3 @@
-"""Steps of a partition after scripted events."""
-
 from typing import Final
 
 import pytest

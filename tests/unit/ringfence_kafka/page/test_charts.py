@@ -1,5 +1,3 @@
-"""Charts say their figures in words, keep gaps, escape names, and stay small."""
-
 from xml.etree import ElementTree as ET
 
 from ringfence_kafka.page.charts import blocks, chart, spark

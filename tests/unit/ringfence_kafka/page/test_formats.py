@@ -1,5 +1,3 @@
-"""Times, ages and sizes as people read them."""
-
 from ringfence_kafka.page import formats
 
 

@@ -1,5 +1,3 @@
-"""The figures of processes over time: rates, folds, gaps, sums, and their bounds."""
-
 from typing import Any
 
 from ringfence_kafka.page.history import SPANS, History, Subject, Values, merged

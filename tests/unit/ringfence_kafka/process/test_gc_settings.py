@@ -1,5 +1,3 @@
-"""The free memory that a process keeps."""
-
 import ctypes
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""How a process logs: as text, or as an object a line; how much; and what the command line says of it."""
-
 import ast
 import asyncio
 import gc

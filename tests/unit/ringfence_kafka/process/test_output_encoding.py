@@ -1,5 +1,3 @@
-"""Output on a terminal whose encoding does not have all characters."""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Signals that end a program."""
-
 import os
 import signal
 import threading

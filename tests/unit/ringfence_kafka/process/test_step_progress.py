@@ -1,5 +1,3 @@
-"""Lines of progress: which there are, when, and what they contain."""
-
 import asyncio
 import os
 import pty

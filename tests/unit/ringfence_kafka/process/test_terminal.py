@@ -1,5 +1,3 @@
-"""Tables as a person sees them on any terminal, and as other programs read them."""
-
 import io
 
 import pytest

@@ -1,5 +1,3 @@
-"""How long a transactional ID is left alone between two transactions."""
-
 import random
 from collections.abc import Callable
 

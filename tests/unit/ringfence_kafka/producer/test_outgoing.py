@@ -1,5 +1,3 @@
-"""Which topics a refusal is about."""
-
 import pytest
 from aiokafka.errors import (
     InvalidTxnState,

@@ -1,5 +1,3 @@
-"""IDs by forms: several parts, headers, JSON pointers, CloudEvents in both modes."""
-
 from typing import Any
 
 import pytest

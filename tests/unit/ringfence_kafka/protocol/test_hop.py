@@ -1,5 +1,3 @@
-"""The header of a step over a bridge: what is written is read, and nothing else is."""
-
 import pytest
 
 from ringfence_kafka.protocol.hop import Hop, Source, decode, decode_offset, encode

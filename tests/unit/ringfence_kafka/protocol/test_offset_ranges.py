@@ -1,5 +1,3 @@
-"""Ranges of offsets."""
-
 from ringfence_kafka.protocol import offset_ranges
 
 

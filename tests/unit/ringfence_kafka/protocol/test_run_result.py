@@ -1,5 +1,3 @@
-"""The committed result of a run."""
-
 import json
 
 import pytest

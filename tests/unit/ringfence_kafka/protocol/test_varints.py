@@ -1,5 +1,3 @@
-"""Numbers of variable length, as the protocol's documents have them."""
-
 import pytest
 
 from ringfence_kafka.protocol import varints

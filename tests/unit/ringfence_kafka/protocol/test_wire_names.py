@@ -1,5 +1,3 @@
-"""Names that Ringfence keeps for itself."""
-
 import itertools
 
 import pytest

@@ -1,5 +1,3 @@
-"""A reader that has ended leaves nothing behind."""
-
 import gc
 import weakref
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Ring records of one transaction under one key."""
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

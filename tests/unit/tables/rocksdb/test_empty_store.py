@@ -1,5 +1,3 @@
-"""A new store begins as a copy of an empty one."""
-
 from contextlib import closing
 from pathlib import Path
 
