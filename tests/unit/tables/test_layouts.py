@@ -100,10 +100,7 @@ def test_a_run_of_another_version(found: object) -> None:
 
 
 def test_a_progress_record() -> None:
-    """A progress record is JSON with the names of its fields, and packed finished offsets.
-
-    One that lacks a field is refused with the way out, and the partition waits.
-    """
+    """A progress record is JSON with packed finished offsets. One that lacks a field is refused with the way out, and the partition waits."""
     progress = progress_record.decode(json.dumps(PROGRESS).encode())
 
     assert progress == Progress(

@@ -66,10 +66,7 @@ async def test_from_within_a_batch() -> None:
 
 
 async def test_what_the_core_cannot_read_is_left() -> None:
-    """A damaged batch is left to aiokafka with the whole fetch. After parts that were taken, the rest is fetched again.
-
-    So is the rest of a compressed batch from a header name on that is not ASCII.
-    """
+    """Damage, or a header name that is not ASCII, leaves the fetch to aiokafka. After parts that were taken, the rest is fetched again."""
     broken = bytearray(log_of(4, 50))
     broken[-3] ^= 1
     fetched = Fetched(bytes(broken))

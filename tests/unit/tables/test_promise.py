@@ -2,7 +2,6 @@
 
 import pytest
 
-from tables import promise as promise_module
 from tables.native_index import empty_index
 from tables.promise import Coverage, Promise, coverage
 from tables.ring import Ring, Verdict
@@ -63,7 +62,6 @@ def test_few_leave_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         floors.append(ring.floor)
 
     assert floors == [4, 8, 12, 12]
-    assert promise_module.AGED_AT_ONCE == 10_000
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ringfence_kafka.protocol import stored_ids
 from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
-from tables.change import Change, Restored, TableOptions
+from tables.change import Change, TableOptions
 from tables.codec import Origin, Route
 from tables.hops import Arrival, HopMemory
 from tables.restore import ChangelogBounds
@@ -77,10 +77,9 @@ class Opened:
     table: LaneTable
     log: Log
 
-    async def open(self) -> Restored:
+    async def open(self) -> None:
         bounds = ChangelogBounds(0, self.log.end, DAY_S)
-        self._epoch, restored = await self.table.open(LogReader(KafkaSettings()), "changelog", 0, bounds)
-        return restored
+        self._epoch, self.restored = await self.table.open(LogReader(KafkaSettings()), "changelog", 0, bounds)
 
     def known(self, *arrivals: Arrival, ids: Sequence[bytes] = (), stored: bool = True) -> list[bool]:
         """Commit one batch; ``stored`` = False: the process ends before it is written to RocksDB."""
@@ -95,18 +94,19 @@ class Opened:
         return list(judged.known)
 
 
-OpenTable = Callable[..., Awaitable[tuple[Opened, bool]]]
-"""Opens a table in a folder with these options; says also whether RocksDB was reused."""
+OpenTable = Callable[..., Awaitable[Opened]]
+"""Opens a table in a folder with these options."""
 
 
 @pytest.fixture
 def open_table(tmp_path: Path, log: Log) -> Iterator[OpenTable]:
     made: list[LaneTable] = []
 
-    async def open_table(folder: str = "one", capacity: int = 100, **options: Any) -> tuple[Opened, bool]:
+    async def open_table(folder: str = "one", capacity: int = 100, **options: Any) -> Opened:
         made.append(LaneTable(tmp_path / folder, TableOptions(capacity, 1_000, **options)))
         opened = Opened(made[-1], log)
-        return opened, (await opened.open()).reused
+        await opened.open()
+        return opened
 
     yield open_table
     for table in made:
@@ -118,44 +118,41 @@ def _at(*offsets: int, confirmed: int = 0) -> list[Arrival]:
 
 
 async def test_who_knows_no_hops_is_kept_out(log: Log, open_table: OpenTable) -> None:
-    """The meta record has format 2 from the first hop on, cleared or not.
-
-    An opening after a clean stop reads that record alone, so a version without hops refuses it.
-    """
-    lane, _ = await open_table()
+    """From the first hop on the meta record, which is all that an opening reads after a clean stop, has format 2, cleared or not."""
+    lane = await open_table()
     lane.known(ids=[b"a"])
     lane.known(*_at(7))
     lane.known(ids=[b"b"])
     log.clear_hops(WAY)
     lane.table.close()
-    lane, reused = await open_table()
+    lane = await open_table()
     lane.known(ids=[b"c"])
 
-    assert reused
+    assert lane.restored.reused
     metas = [record.value or b"" for record in log.records if record.key == codec.META_KEY]
     assert [json.loads(value)["format"] for value in metas] == [1, 2, 2, 2, 2]
 
 
 async def test_restart_and_another_disk(open_table: OpenTable) -> None:
     """A restart restores hops from RocksDB, and another machine from the changelog."""
-    lane, _ = await open_table()
+    lane = await open_table()
     assert lane.known(*_at(5, 9, confirmed=4)) == [False, False]
     lane.table.close()
 
-    again, reused = await open_table("one")
-    assert reused
+    again = await open_table("one")
+    assert again.restored.reused
     assert again.known(*_at(9, 3, 6)) == [True, True, False]
-    elsewhere, reused = await open_table("two")
-    assert not reused
+    elsewhere = await open_table("two")
+    assert not elsewhere.restored.reused
     assert elsewhere.known(*_at(6, 7)) == [True, False]
 
 
 async def test_in_memory_only(log: Log, open_table: OpenTable) -> None:
     """A table in memory writes nothing and begins empty at each opening, even if hops were stored before."""
-    lane, _ = await open_table()
+    lane = await open_table()
     lane.known(*_at(5))
     lane.table.close()
-    volatile, _ = await open_table(persistent=False)
+    volatile = await open_table(persistent=False)
     assert volatile.known(*_at(5, 6)) == [False, False]
     assert volatile.known(*_at(6)) == [True]
     assert log.kinds().count("03") == 1
@@ -165,22 +162,19 @@ async def test_in_memory_only(log: Log, open_table: OpenTable) -> None:
 
 
 async def test_resized(log: Log, open_table: OpenTable) -> None:
-    """A smaller table keeps the highest hops.
-
-    A disabled one passes all and writes nothing; enabled again, it still knows the earlier hops.
-    """
-    lane, _ = await open_table()
+    """A smaller table keeps the highest hops. A disabled one writes nothing; enabled again, it still knows the earlier hops."""
+    lane = await open_table()
     lane.known(*_at(*range(2, 8), confirmed=2))
     lane.table.close()
-    smaller, _ = await open_table(capacity=2)
+    smaller = await open_table(capacity=2)
     assert list(smaller.table.hops.routes[WAY].above) == [6, 7]
     smaller.table.close()
-    off, _ = await open_table(capacity=0)
+    off = await open_table(capacity=0)
     written = len(log.records)
     assert off.known(*_at(7, 7)) == [False, False]
     assert "03" not in log.kinds()[written:]
     off.table.close()
-    on, _ = await open_table()
+    on = await open_table()
 
     assert on.known(*_at(1, 7, 8)) == [True, True, False]
 
@@ -191,7 +185,7 @@ async def test_whatever_happens(log: Log, open_table: OpenTable, tmp_path: Path,
     dice = random.Random(seed)
     capacity = dice.choice([2, 5, 1_000])
     reference = HopMemory(capacity)
-    lane, _ = await open_table(capacity=capacity)
+    lane = await open_table(capacity=capacity)
     top = 0
     for _ in range(60):
         top += dice.randint(0, 6)

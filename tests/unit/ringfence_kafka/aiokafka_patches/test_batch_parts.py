@@ -20,6 +20,7 @@ from tests.support.records.stored_batches import TRANSACTIONAL, Stored, checked,
 from tests.unit.app.worker.fetch.test_raw_fetch import TP, Fetched
 
 MIB: Final = 2**20
+NEEDS_CORE: Final = pytest.mark.skipif(native.core is None, reason=native.spoken)
 CODECS: Final = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
@@ -31,13 +32,10 @@ def _large(count: int, size: int, codec: int) -> bytes:
     return stored(records, codec)
 
 
-@pytest.fixture(params=["core", "objects"])
-def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if request.param == "core" and native.core is None:
-        pytest.skip(native.spoken)
+@pytest.fixture(params=[pytest.param("core", marks=NEEDS_CORE), "objects"])
+def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "objects":
         monkeypatch.setattr(native, "core", None)
-    return bool(request.param == "core")
 
 
 @pytest.fixture
@@ -64,7 +62,7 @@ async def _all(buffers: Buffers, fetched: Fetched) -> tuple[list[Any], int]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_a_worker_reads_it_in_parts(buffers: Buffers, codec: str, read: bool) -> None:
+async def test_a_worker_reads_it_in_parts(buffers: Buffers, codec: str, read: None) -> None:
     """32 MiB of one batch, in a buffer of 16 MiB: all records in order, and never more than a part in memory."""
     data = _large(80, 400_000, CODECS[codec])
     limit = buffers.batch_bytes_max(TP)
@@ -82,7 +80,7 @@ async def test_a_worker_reads_it_in_parts(buffers: Buffers, codec: str, read: bo
     assert peak < 8 * MIB + len(data)
 
 
-async def test_dropped_and_fetched_again(buffers: Buffers, read: bool) -> None:
+async def test_dropped_and_fetched_again(buffers: Buffers, read: None) -> None:
     """A rewind or a rebalance drops it between two parts. The next fetch begins within the batch: nothing twice, nothing missing."""
     data = _large(60, 100_000, 4)
     fetched, found = Fetched(data), []
@@ -99,7 +97,7 @@ async def test_dropped_and_fetched_again(buffers: Buffers, read: bool) -> None:
     assert found == list(range(60))
 
 
-async def test_aborted_and_control(buffers: Buffers, read: bool) -> None:
+async def test_aborted_and_control(buffers: Buffers, read: None) -> None:
     """A large aborted batch is not decompressed; the position passes it, the batch behind it and their markers."""
     lost = stored([Stored(n, value=b"lost" * 100_000) for n in range(20)], 4, 7, TRANSACTIONAL)
     kept = stored([Stored(n, value=b"kept" * 100_000) for n in range(21, 41)], 4, 8, TRANSACTIONAL)
@@ -112,7 +110,7 @@ async def test_aborted_and_control(buffers: Buffers, read: bool) -> None:
 
 
 async def test_a_record_that_no_memory_is_for(
-    buffers: Buffers, read: bool, monkeypatch: pytest.MonkeyPatch
+    buffers: Buffers, read: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record too large for memory is malformed, with sizes and digests in its place. Its neighbours come as usual."""
     monkeypatch.setattr(LenientRecords, "record_bytes_max", 3 * MIB)
@@ -162,10 +160,10 @@ def test_count_and_bytes_must_agree(more: bytes, monkeypatch: pytest.MonkeyPatch
     assert 15 <= len(found) <= 20
 
 
+@NEEDS_CORE
 def test_the_core_cuts_as_python_does() -> None:
     """The core cuts as Python does at every limit of bytes and records, even within a length."""
-    if native.core is None:
-        pytest.skip(native.spoken)
+    assert native.core is not None
     sizes = [3, 0, 200, 70, 20_000, 1]
     data = stored([Stored(n, value=b"v" * size) for n, size in enumerate(sizes)])[BATCH_HEADER_BYTES:]
     for limit in (*range(300), 1_000, 20_400, len(data) - 1, len(data), len(data) + 5):
@@ -201,7 +199,7 @@ async def test_what_is_kept_is_counted(buffers: Buffers) -> None:
         assert fetch_buffer.sizes(fetched)[TP] > size + 100_000
 
 
-@pytest.mark.skipif(native.core is None, reason=native.spoken)
+@NEEDS_CORE
 async def test_what_the_core_leaves_in_the_middle(buffers: Buffers) -> None:
     """A header name of record 50 is not ASCII: the parts before it are taken, the rest is fetched again and is aiokafka's."""
     headers = [("\u00e9" if number == 50 else "e", b"") for number in range(60)]

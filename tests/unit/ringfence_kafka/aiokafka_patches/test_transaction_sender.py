@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -36,15 +37,9 @@ class Sender:
         topics = [(0, item.topic, [(0, 0, NODE, [NODE], [NODE])]) for item in (LOG, OUT)]
         cluster.update_metadata(MetadataResponse_v0([(NODE, "localhost", 1)], topics))
         self.accumulator._cluster = cluster
-        self.fails: Exception | None = None
-        """The error that ends requests; None = they succeed."""
-        self.producer.client.send = self._send
+        self.send = self.producer.client.send = AsyncMock()
         self.way = TransactionV1(self.producer, "lane")
         self.manager.set_pid_and_epoch(7, 0)
-
-    async def _send(self, _node: int, _request: Any, **_: Any) -> None:
-        if self.fails is not None:
-            raise self.fails
 
     async def add(self, place: TopicPartition) -> "asyncio.Future[Any]":
         builder = self.producer.create_batch()
@@ -99,7 +94,7 @@ async def test_what_may_come_late(request_: Any, error: Exception) -> None:
     """A transaction whose answer was lost, for any reason, prevents another one in that epoch."""
     sender = Sender()
     await sender.way.begin_transaction()
-    sender.fails = error
+    sender.send.side_effect = error
     with pytest.raises(type(error)):
         await sender.producer.client.send(NODE, request_, group=ConnectionGroup.COORDINATION)
 
@@ -118,7 +113,7 @@ async def test_what_may_come_late(request_: Any, error: Exception) -> None:
 async def test_what_cannot_come_late(request_: Any, error: Exception | None) -> None:
     """Requests that were not sent, were answered, or belong to no transaction allow the next one."""
     sender = Sender()
-    sender.fails = error
+    sender.send.side_effect = error
     with contextlib.nullcontext() if error is None else pytest.raises(type(error)):
         await sender.producer.client.send(NODE, request_)
     await sender.way.begin_transaction()

@@ -87,10 +87,7 @@ def test_encrypted_key(certificate: dict[str, str], monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_connection_that_is_closed_at_once() -> None:
-    """A connection that closes at once suggests another protocol.
-
-    A client that was connected before gets no such error, because a proxy without its broker closes connections too.
-    """
+    """It suggests another protocol, but not after a connection that worked: a proxy without its broker closes connections too."""
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()

@@ -108,10 +108,7 @@ def _function(name: str, text: str) -> KafkaSettings:
     ],
 )
 async def test_a_function(name: str, text: str, token: str) -> None:
-    """A token function returns the token with its end, or a coroutine for it, beside a loop that runs. A JWT has its end in its claims.
-
-    Without an end, the token counts for a few minutes.
-    """
+    """A function, or a coroutine beside a loop that runs, returns the token with its end, which a JWT has in its claims, or without."""
     plain = TokenSource(_function("t_plain", "def token(): return 'abc'")).current()
 
     assert TokenSource(_function(name, text)).current() == (token, 4_000_000_000)

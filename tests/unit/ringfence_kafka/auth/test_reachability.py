@@ -1,5 +1,6 @@
 import socket
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -32,9 +33,6 @@ def test_nobody_listens(servers: str, reason: str) -> None:
 
 
 def test_who_says_nothing_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(_address: object, _limit: float) -> socket.socket:
-        raise TimeoutError
-
-    monkeypatch.setattr(socket, "create_connection", slow)
+    monkeypatch.setattr(socket, "create_connection", Mock(side_effect=TimeoutError))
 
     reachability.require_listener(KafkaSettings(bootstrap_servers="127.0.0.1:1"))

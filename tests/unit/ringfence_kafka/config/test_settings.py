@@ -37,10 +37,7 @@ def test_shipped_file_says_the_defaults() -> None:
 
 
 def test_topics_of_an_address() -> None:
-    """All topics derive from the names of address and application; a duplicates topic exists only if duplicates are diverted.
-
-    The topics of messages may have other names; internal topics follow the address's name in any case.
-    """
+    """Topics derive from the names of address and application, or have names of their own; internal ones have none."""
     (dropping,) = validate(_orders()).addresses
     (diverting,) = validate(_orders(duplicates="divert")).addresses
     names = {"input_topic": "a", "accepted_topic": "b", "quarantine_topic": "c", "duplicates_topic": "d"}
@@ -101,10 +98,7 @@ def test_most_specific_pattern_wins_key_by_key() -> None:
 
 
 def test_folders() -> None:
-    """The state folder is named after the instance, or after host and web port; both are stable over restarts.
-
-    The folder of the runs lies in the data folder, unless it has its own place, which may be a URI.
-    """
+    """The state folder has the name of the instance, or of host and port. Runs have a folder in the data folder, or a place of their own."""
     here, elsewhere = validate({"app": {"web_port": 7000}}), {"data_dir": "/var/rf", "instance": "one"}
     assert here.state_dir == Path("data") / f"{socket.gethostname()}-7000"
     assert here.runs_dir == "data/reconcile"
@@ -118,9 +112,8 @@ def test_static_members_have_names() -> None:
     """The default name has the host's, which is another one after each restart of a container."""
     with pytest.raises(ConfigurationError, match=r"static_membership = true needs app\.instance"):
         validate({"app": {"static_membership": True}})
-    assert (
-        validate({"app": {"static_membership": True, "instance": "orders-0"}}).app.instance_name == "orders-0"
-    )
+    named = validate({"app": {"static_membership": True, "instance": "orders-0"}})
+    assert named.app.instance_name == "orders-0"
 
 
 @pytest.mark.parametrize("servers", ["a:1", "a:65535", "a:1,b:2", "a:1, b:2", "[::1]:9092"])
@@ -292,10 +285,10 @@ def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("instance", "reason"), [("..", "use letters.*and not only dots"), ("reconcile", ".*reconciliation run")]
+    ("instance", "reason"), [("..", "not only dots"), ("reconcile", "reconciliation run")]
 )
 def test_a_worker_has_a_folder_of_its_own(instance: str, reason: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"app\.instance = '{re.escape(instance)}': {reason}"):
+    with pytest.raises(ConfigurationError, match=rf"app\.instance = '{re.escape(instance)}': .*{reason}"):
         validate({"app": {"instance": instance}})
 
 

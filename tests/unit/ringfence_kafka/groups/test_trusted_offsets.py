@@ -35,11 +35,7 @@ def test_an_operator_is_followed_and_a_consumer_is_not(
 
 
 def test_what_else_is_not_followed() -> None:
-    """A tool that changes an empty group does not join it, so only epochs are compared without a membership.
-
-    A consumer's offset in a reserved group is never followed, even without a record of ours. Nor is an offset beside a
-    foreign member, because its author is unknown: the reason names the member.
-    """
+    """A consumer's offset in a reserved group, nor one beside a foreign member. A tool that changes an empty group does not join it."""
     assert distrust(BY_TOOL, 10, None, (), joined=False) == ""
     assert distrust(BY_CONSUMER, 10, None, (), joined=False)
     assert distrust(BY_CONSUMER, None, BY_CONSUMER, (), reserved=True)

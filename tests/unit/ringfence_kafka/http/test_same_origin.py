@@ -10,10 +10,7 @@ from ringfence_kafka.http.same_origin import fault, is_ours
 
 
 def test_names_of_this_server() -> None:
-    """A server's names are any address, localhost, the machine's name, and those in the configuration.
-
-    A foreign name that points to this machine is refused.
-    """
+    """They are any address, localhost, the machine's name, and those of the configuration. Foreign names may point to this machine."""
     own = (f"{socket.gethostname()}:9", "orders.example", "Orders.Example.:80")
     for host in ("127.0.0.1:8080", "10.0.0.7", "[::1]:8080", "[fe80::1]", "localhost:1", "LOCALHOST", *own):
         assert is_ours(host, {"orders.example"}), host

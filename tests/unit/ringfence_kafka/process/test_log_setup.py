@@ -150,12 +150,8 @@ def _logged(path: Path) -> Iterator[tuple[str, str, str]]:
 
 def test_each_line_has_an_id() -> None:
     """The catalogue has the messages of the code and no others. A new message gets an ID of its own; a reworded one keeps it."""
-    logged = {
-        (logger, text): level
-        for room in ROOMS
-        for path in sorted((ROOT / room).rglob("*.py"))
-        for logger, level, text in _logged(path)
-    }
+    paths = (path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    logged = {(logger, text): level for path in paths for logger, level, text in _logged(path)}
     entries = log_setup.catalog()
 
     assert {(entry["logger"], entry["text"]): entry["level"] for entry in entries.values()} == logged
@@ -164,12 +160,9 @@ def test_each_line_has_an_id() -> None:
 
 def test_problems_are_explained() -> None:
     """Each warning and error says what it means for messages, and what to do."""
-    unexplained = [
-        name
-        for name, entry in log_setup.catalog().items()
-        if entry["level"] != "info" and not (entry.get("means") and entry.get("do"))
-    ]
-    assert unexplained == []
+    problems = {name: entry for name, entry in log_setup.catalog().items() if entry["level"] != "info"}
+
+    assert [name for name, entry in problems.items() if not (entry.get("means") and entry.get("do"))] == []
 
 
 def test_the_line_shows_it() -> None:

@@ -16,8 +16,8 @@ def test_signals_are_noted_not_raised() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(InterruptedBySignalError) as caught:
             interruption.check()
-    assert caught.value.number == signal.SIGTERM
 
+    assert caught.value.number == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is former
 
 
