@@ -112,7 +112,8 @@ async def test_a_function(name: str, text: str, token: str) -> None:
     plain = TokenSource(_function("t_plain", "def token(): return 'abc'")).current()
 
     assert TokenSource(_function(name, text)).current() == (token, 4_000_000_000)
-    assert plain == ("abc", pytest.approx(time.time() + oauth.UNKNOWN_LIFE_S, abs=10))
+    assert plain.text == "abc"
+    assert plain.expires == pytest.approx(time.time() + oauth.UNKNOWN_LIFE_S, abs=10)
 
 
 async def test_kept_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,9 +171,10 @@ async def test_without_a_token_clients_try_again(monkeypatch: pytest.MonkeyPatch
 
 def test_client_credentials(provider: _Provider) -> None:
     """ID and secret as RFC 6749 has them, the scope where there is one; the token's life as the provider says."""
-    kafka = _credentials(provider, sasl_oauth_scope="kafka")
+    found = TokenSource(_credentials(provider, sasl_oauth_scope="kafka")).current()
 
-    assert TokenSource(kafka).current() == ("granted", pytest.approx(time.time() + 3600, abs=10))
+    assert found.text == "granted"
+    assert found.expires == pytest.approx(time.time() + 3600, abs=10)
     ((login, form),) = provider.asked
     assert [urllib.parse.unquote(part) for part in login.split(":")] == ["ringfence:1", SECRET]
     assert form == {"grant_type": "client_credentials", "scope": "kafka"}

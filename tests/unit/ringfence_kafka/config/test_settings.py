@@ -71,7 +71,10 @@ def _sizes(*entries: dict[str, Any], **defaults: Any) -> dict[str, int]:
 def test_pattern_matches(pattern: str, matched: set[str]) -> None:
     """A pattern matches whole names, as in a shell, with case. It is not an address itself."""
     names = ("orders", "orders-1", "orders-12", "Orders-1")
-    entries = [{"name": pattern, "id_cache_size": 7}, *({"name": name} for name in names)]
+    entries: list[dict[str, Any]] = [
+        {"name": pattern, "id_cache_size": 7},
+        *({"name": name} for name in names),
+    ]
 
     assert _sizes(*entries, id_cache_size=5) == {name: 7 if name in matched else 5 for name in names}
 

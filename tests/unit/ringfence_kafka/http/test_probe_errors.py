@@ -23,7 +23,7 @@ from tests.unit.ringfence_kafka.http.served import certificate_files, served
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
-EXPIRED = {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY}
+EXPIRED: dict[str, Any] = {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY}
 TOKEN = "let-me-see"
 OTHER = "somebody-else"
 
