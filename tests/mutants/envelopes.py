@@ -10,7 +10,6 @@ _JUDGING: Final = "agents/decision/verdicts.py"
 _HOPS: Final = "tables/hops.py"
 _HOPS_MODEL_TESTS: Final = "tests/property/test_hops_model.py"
 _HOPS_TESTS: Final = "tests/unit/tables/test_hops.py"
-_PATH_HOPS_TESTS: Final = "tests/unit/agents/decision/test_decide_hops.py"
 _TABLE_HOPS_TESTS: Final = "tests/unit/tables/test_table_hops.py"
 
 MUTANTS: Final = (
@@ -39,7 +38,7 @@ MUTANTS: Final = (
             "                item.open(unit)\n"
             "            if count < 0:",
         ),
-        f"{_PATH_ENVELOPES_TESTS}::test_cut",
+        "tests/unit/agents/decision/test_several_partitions.py::test_cut_before_an_envelope",
     ),
     Mutant(
         "home-by-its-ids-though-keyed",
@@ -71,7 +70,7 @@ MUTANTS: Final = (
             "            judged = judged._replace(changed={})\n"
             "        outcome = Outcome(checked,",
         ),
-        f"{_PATH_HOPS_TESTS}::test_noted_whatever_the_verdict",
+        f"{_HOPS_MODEL_TESTS}::test_as_the_rule_says_where_there_is_less_room",
     ),
     Mutant(
         "known-hop-passes-with-an-id",
@@ -84,7 +83,7 @@ MUTANTS: Final = (
             ),
             Patch(_JUDGING, "if item.resent:", "if item.resent and item.id is None:"),
         ),
-        f"{_PATH_HOPS_TESTS}::test_known_hop_with_a_new_id",
+        f"{_HOPS_MODEL_TESTS}::test_as_the_rule_says_where_there_is_less_room",
     ),
     Mutant(
         "hops-not-in-the-changelog",

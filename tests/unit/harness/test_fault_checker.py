@@ -166,14 +166,3 @@ def test_wrong_original(original: Record | bytes) -> None:
     assert found(replace(EXACT, inputs=inputs, sends=[], diverted=diverted, divert=True)) == {
         "WRONG-VERDICT": 1
     }
-
-
-def test_an_original_that_was_none() -> None:
-    """An earlier one of its ID that was itself a duplicate, or is at home elsewhere, is not the original."""
-    again, elsewhere = arrive(4, A), arrive(0, A, b"h1", partition=1)
-    outputs = [*EXACT.accepted, *accept(elsewhere, partition=1)]
-    run = replace(EXACT, inputs=[*INPUTS, again, elsewhere], accepted=outputs, sends=[], divert=True)
-
-    for original, wrong in ((FIRST, {}), (RESEND, {"WRONG-VERDICT": 1}), (elsewhere, {"WRONG-VERDICT": 1})):
-        diverted = [divert(RESEND, FIRST), divert(again, original, offset=1)]
-        assert found(replace(run, diverted=diverted)) == {"CROSS-LANE": 1, **wrong}

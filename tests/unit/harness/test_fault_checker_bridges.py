@@ -40,72 +40,79 @@ def taken(*records: Record, partition: int = 0) -> list[Record]:
     ]
 
 
-def test_order_decides_within_a_way() -> None:
-    """A later confirmation does not make an earlier hop a duplicate.
-
-    Confirmations sent to another partition do not count here, but hops that arrived there do.
-    """
-    early, late = bridge(0, 3), bridge(1, 9, 8)
-    assert found(story([early, late], taken(late))) == {"LOST": 1}
-
-    told = bridge(0, 9, 8, partition=1)
-    assert found(story([told, bridge(0, 3)], taken(told))) == {"LOST": 1}
-    assert found(story([told, bridge(0, 9)], taken(told))) == {}
-    assert found(story([bridge(0, 9, partition=1), bridge(0, 9)], [])) == {"LOST": 2}
+EARLY, LATE, TOLD = bridge(0, 3), bridge(1, 9, 8), bridge(0, 9, 8, partition=1)
+OWN, SAME, IGNORES = bridge(0, 0, id=b"a"), bridge(1, 1, id=b"a"), bridge(2, 2, id=b"a", headers=IGNORED)
+PLAIN, RESENT = arrive(3, b"a"), bridge(1, 0, id=b"a")
+NEW, SILENT = bridge(1, 1, id=b"b"), bridge(1, 0, headers=IGNORED)
+NOTED, FREE = bridge(1, 5, id=b"a"), bridge(2, 5, id=b"b")
+SEVERAL = [bridge(index, index) for index in range(4)]
+SENT = [*SEVERAL, bridge(4, 0)]
+PASSED: Headers = (("_RF_HOPS", b"of repeats the last"), ("_RF_HOPS", b"berlin"))
+OVER, BESIDE = bridge(0, 0, headers=PASSED), arrive(1, None, headers=PASSED)
 
 
-def test_own_ids() -> None:
-    """A hop's own ID is checked if the hop is new and IDs count, and is then added as well."""
-    first, second = bridge(0, 0, id=b"a"), bridge(1, 1, id=b"a")
-    ignored = bridge(2, 2, id=b"a", headers=IGNORED)
-    later = arrive(3, b"a")
-    assert found(story([first, second, ignored, later], taken(first, ignored))) == {}
-    assert found(story([ignored, later], taken(ignored))) == {"LOST": 1}
-    assert found(story([ignored, later], taken(ignored, later))) == {}
-    assert found(story([first, ignored, bridge(4, 2, id=b"a", headers=IGNORED)], taken(first))) == {"LOST": 1}
+def _less(record: Record, gone: Headers) -> Record:
+    return record._replace(headers=tuple(header for header in record.headers if header not in gone))
 
 
-def test_accepted_again() -> None:
-    """A hop that is accepted again is reported once, whatever its own ID.
+KEPT, STRIPPED = (
+    _less(record, gone) for record, gone in zip(taken(OVER, BESIDE), (PASSED[:1], PASSED), strict=True)
+)
 
-    It repeats another, lies below a confirmed offset, or its first arrival was a duplicate by ID.
-    """
-    first, again = bridge(0, 5, id=b"a"), bridge(1, 5, id=b"a")
-    assert found(story([first, again], taken(first, again))) == {"FORGOTTEN": 1}
 
+def _diverted(second: Record, *diverted: Record) -> History:
+    return story([OWN, second], taken(OWN), divert=True, diverted=[*diverted])
+
+
+SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
+    "a later confirmation makes no earlier hop a duplicate": (story([EARLY, LATE], taken(LATE)), {"LOST": 1}),
+    "a confirmation for another partition": (story([TOLD, EARLY], taken(TOLD)), {"LOST": 1}),
+    "a hop that arrived in another partition": (story([TOLD, bridge(0, 9)], taken(TOLD)), {}),
+    "neither was accepted": (story([bridge(0, 9, partition=1), bridge(0, 9)], []), {"LOST": 2}),
+    "a new hop with a known ID": (story([OWN, SAME, IGNORES, PLAIN], taken(OWN, IGNORES)), {}),
+    "an ignored ID is not added": (story([IGNORES, PLAIN], taken(IGNORES)), {"LOST": 1}),
+    "an ignored ID is free": (story([IGNORES, PLAIN], taken(IGNORES, PLAIN)), {}),
+    "an ignored ID is no excuse": (
+        story([OWN, IGNORES, bridge(4, 2, id=b"a", headers=IGNORED)], taken(OWN)), {"LOST": 1},
+    ),
+    "a hop twice": (story([NOTED, bridge(2, 5, id=b"a")], taken(NOTED, bridge(2, 5, id=b"a"))), {"FORGOTTEN": 1}),
+    "a hop whose first arrival was a duplicate by its ID": (
+        story([arrive(0, b"a"), NOTED, FREE], taken(arrive(0, b"a"), FREE)), {"FORGOTTEN": 1},
+    ),
+    **{
+        f"ring of {size}, {name}": (story(SENT, taken(*accepted), capacity=size), anomalies)
+        for name, accepted, of_size in (
+            ("again after four hops", SENT, ({"OVERRUN": 1}, {"FORGOTTEN": 1}, {})),
+            ("dropped after four hops", SEVERAL, ({}, {}, {"LOST": 1})),
+        )
+        for size, anomalies in zip((3, 4, 0), of_size, strict=True)
+    },
+    "a resend by hop has no original": (_diverted(RESENT, divert(RESENT, None)), {}),
+    "a resend that is not diverted": (_diverted(RESENT), {"LOST": 1}),
+    "a new record is diverted": (_diverted(NEW, divert(NEW, None)), {"WRONG-VERDICT": 1}),
+    "an original of another ID": (_diverted(SILENT, divert(SILENT, OWN)), {"WRONG-VERDICT": 1}),
+    "members that a bridged record passed stay, of repeats the last": (story([OVER, BESIDE], [KEPT, STRIPPED]), {}),
+    **{
+        f"headers: {name}": (story([OVER, BESIDE], wrong), {"CORRUPTED": 1})
+        for name, wrong in (
+            ("no members", [_less(KEPT, PASSED[1:]), STRIPPED]),
+            ("one of the bridge", [KEPT._replace(headers=(*KEPT.headers, *IGNORED)), STRIPPED]),
+            ("members of a plain record", [KEPT, STRIPPED._replace(headers=(*STRIPPED.headers, PASSED[1]))]),
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("history", "anomalies"), SIMPLE.values(), ids=SIMPLE)
+def test_simple_histories(history: History, anomalies: dict[str, int]) -> None:
+    assert found(history) == anomalies
+
+
+def test_below_a_confirmation() -> None:
     told, below = bridge(2, 9, 8), bridge(3, 1)
     finding = only(story([told, below], taken(told, below)))
+
     assert str(finding).endswith("hop to-paris/AAAAAAAAAAAAAAAAAAAAAA/0/1 all below 8 had been confirmed")
-
-    own, noted, free = arrive(0, b"a"), bridge(1, 5, id=b"a"), bridge(2, 5, id=b"b")
-    assert found(story([own, noted, free], taken(own, free))) == {"FORGOTTEN": 1}
-
-
-def test_beyond_the_promise() -> None:
-    """A hop may be accepted again after more unconfirmed hops than the ring's size.
-
-    A confirmed hop stays known, and a ring of size 0 lets all pass.
-    """
-    several = [bridge(index, index) for index in range(4)]
-    sent = [*several, bridge(4, 0)]
-    again, dropped = ([found(story(sent, taken(*accepted), capacity=size)) for size in (3, 4, 0)]
-                      for accepted in (sent, several))  # fmt: skip
-
-    assert again == [{"OVERRUN": 1}, {"FORGOTTEN": 1}, {}]
-    assert dropped == [{}, {}, {"LOST": 1}]
-
-
-def test_diverted() -> None:
-    """A resend by hop is diverted without an original. Diverting a new record, or naming an original of another ID, is a wrong verdict."""
-    first, again = bridge(0, 0, id=b"a"), bridge(1, 0, id=b"a")
-    new, silent = bridge(1, 1, id=b"b"), bridge(1, 0, headers=IGNORED)
-
-    def told(second: Record, *diverted: Record) -> dict[str, int]:
-        return found(story([first, second], taken(first), divert=True, diverted=[*diverted]))
-
-    assert told(again, divert(again, None)) == {}
-    assert told(again) == {"LOST": 1}
-    assert told(new, divert(new, None)) == told(silent, divert(silent, first)) == {"WRONG-VERDICT": 1}
 
 
 @pytest.mark.parametrize(
@@ -128,30 +135,6 @@ def test_malformed(headers: Headers, why: str) -> None:
     assert found(history) == {}
     assert str(only(story([record], []))).endswith(f"and malformed: {why}")
     assert found(story([record], taken(record))) == {"PHANTOM": 1, "LOST": 1}
-
-
-def test_headers() -> None:
-    """A bridged record keeps the members that it passed, from the last of several headers.
-
-    All other records lose that header, and the hop header is always removed.
-    """
-    passed: Headers = (("_RF_HOPS", b"of repeats the last"), ("_RF_HOPS", b"berlin"))
-    over, plain = bridge(0, 0, headers=passed), arrive(1, None, headers=passed)
-    [kept, stripped] = taken(over, plain)
-    kept = kept._replace(headers=tuple(header for header in kept.headers if header != passed[0]))
-    none = tuple(header for header in stripped.headers if header[0] != "_RF_HOPS")
-    stripped = stripped._replace(headers=none)
-
-    assert found(story([over, plain], [kept, stripped])) == {}
-    lost = tuple(header for header in kept.headers if header[0] != "_RF_HOPS")
-    left = (*kept.headers, ("_RF_BRIDGE_IDS", b"ignore"))
-    forged = (*stripped.headers, passed[1])
-    for wrong in (
-        [kept._replace(headers=lost), stripped],
-        [kept._replace(headers=left), stripped],
-        [kept, stripped._replace(headers=forged)],
-    ):
-        assert found(story([over, plain], wrong)) == {"CORRUPTED": 1}
 
 
 TOPIC_ID = b"A" * 22

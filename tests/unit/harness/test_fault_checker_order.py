@@ -1,11 +1,10 @@
 """Checker of the fault tests on order, memory and gaps, with histories that are nearly wrong."""
 
 from dataclasses import replace
-from hashlib import blake2b
 
 import pytest
 
-from tests.harness.checker.check import Anomaly, check
+from tests.harness.checker.check import Anomaly
 from tests.harness.history import Place, Record
 from tests.support.histories import (
     EXACT,
@@ -87,21 +86,6 @@ def test_cross_lane() -> None:
     finding = only(story([here, there], [*accept(here), *accept(there, partition=1)]))
 
     assert (finding.anomaly, finding.places) == (Anomaly.CROSS_LANE, (here.place, there.place))
-
-
-def test_an_id_without_a_group_is_at_home_by_its_hash() -> None:
-    """A long ID by that of its digest; a group, however long, by its own."""
-    asked: list[bytes] = []
-
-    def home(key: bytes) -> int:
-        asked.append(key)
-        return 0
-
-    short, long = arrive(0, b"x" * 256, None), arrive(1, b"x" * 257, None)
-    grouped = arrive(2, A, b"y" * 257)
-
-    assert check(story([short, long, grouped], accept(short, long, grouped), home=home)) == []
-    assert asked == [b"x" * 256, blake2b(b"x" * 257, digest_size=32).digest(), b"y" * 257]
 
 
 def test_gap() -> None:

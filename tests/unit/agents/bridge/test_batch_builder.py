@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -15,20 +15,11 @@ from agents.decision.partitioner import Partitioner
 from ringfence_kafka import clock
 from ringfence_kafka.config.load import validate
 from tests.support.bridges.plans import plan
+from tests.support.consumers.windows import Fetched
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "bridges.md"
 TOPIC_ID = "AbC_-67890123456789012"
 MEMBERS = ("berlin", "paris", "rome")
-
-
-class Record(NamedTuple):
-    """As a consumer reads it."""
-
-    offset: int
-    key: bytes | None = b"g"
-    value: bytes | None = b"v"
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    timestamp: int = 5
 
 
 @dataclass
@@ -52,7 +43,7 @@ class Builder:
 
 def _load(
     made: Plan,
-    records: list[Record],
+    records: list[Fetched],
     target: Target = Target(4, 500, compacted=False, quarantine_bytes_max=500),  # noqa: B008 - frozen
     records_max: dict[int, int] | None = None,
     refused: dict[int, str] | None = None,
@@ -90,7 +81,7 @@ def test_hop_and_confirmed(keys: dict[str, Any], added: dict[str, bytes] | None)
     A header about IDs is added only if they do not count, and the trace only if it is configured. A bridge without duplicate detection
     writes none.
     """
-    load = _load(plan(**keys), [Record(12), Record(14)])
+    load = _load(plan(**keys), [Fetched(12), Fetched(14)])
 
     hops = [f"b/{TOPIC_ID}/2/{number}".encode() for number in (12, 14)]
     assert _headers(load) == [
@@ -119,7 +110,7 @@ def test_home(keys: dict[str, Any], headers: Any, key: bytes | None, place: byte
 
     Group and partitioner are the target's. An envelope's group is its key.
     """
-    (batch,) = _load(plan(**keys), [Record(12, key, headers=headers)]).batches
+    (batch,) = _load(plan(**keys), [Fetched(12, key, headers=headers)]).batches
 
     assert batch.partition == Partitioner(4, "crc32" if keys is CRC32 else "murmur2")[place]
 
@@ -127,7 +118,7 @@ def test_home(keys: dict[str, Any], headers: Any, key: bytes | None, place: byte
 def test_without_timestamps() -> None:
     """A missing timestamp is -1, because aiokafka would give leading records the timestamp of the first that has one."""
     load = _load(
-        plan(), [Record(number, timestamp=time) for number, time in enumerate((-1, -1, 7, -1, 9), 12)]
+        plan(), [Fetched(number, timestamp=time) for number, time in enumerate((-1, -1, 7, -1, 9), 12)]
     )
 
     assert [[record["timestamp"] for record in batch.builder.records] for batch in load.batches] == [
@@ -141,7 +132,7 @@ def test_quarantine() -> None:
 
     All other records flow.
     """
-    records = [Record(12), Record(13, value=b"x" * 480), Record(14), Record(15)]
+    records = [Fetched(12), Fetched(13, value=b"x" * 480), Fetched(14), Fetched(15)]
     load = _load(plan(), records, refused={14: "no"}, malformed={(2, 15): "bad"})
     kept = [batch for batch in load.batches if batch.topic == "b.quarantine"]
 
@@ -158,7 +149,7 @@ def test_quarantine() -> None:
 
 def test_compacted_target() -> None:
     target = Target(4, 500, compacted=True, quarantine_bytes_max=500)
-    load = _load(plan(), [Record(12, None), Record(13)], target)
+    load = _load(plan(), [Fetched(12, None), Fetched(13)], target)
 
     assert load.quarantined == {2: 1}
 
@@ -174,8 +165,8 @@ def test_no_quarantine() -> None:
     first, second = window.places[1], window.places[2]
     loader = BatchBuilder(plan(), NO_QUARANTINE, Builder, {}, Refused())
     records = {
-        first: [Record(10), Record(11, value=b"x" * 600), Record(12)],
-        second: [Record(10, b"h"), Record(11, b"h")],
+        first: [Fetched(10), Fetched(11, value=b"x" * 600), Fetched(12)],
+        second: [Fetched(10, b"h"), Fetched(11, b"h")],
     }
     load = loader.load(window.start_cycle({1: 13, 2: 12}), records, {})
 
@@ -187,7 +178,7 @@ def test_no_quarantine() -> None:
 
 
 def test_refused_by_the_quarantine() -> None:
-    load = _load(plan(), [Record(12), Record(13)], refused={13: "no"}, refused_by_all={13: "nor here"})
+    load = _load(plan(), [Fetched(12), Fetched(13)], refused={13: "no"}, refused_by_all={13: "nor here"})
     (error,) = load.stopped.values()
 
     assert error.offset == 13
@@ -207,7 +198,7 @@ def test_share() -> None:
         "load_balancing": "strict",
         "members": members,
     }
-    records = [Record(index, None if index % 3 == 0 else b"g%d" % index) for index in range(10, 70)]
+    records = [Fetched(index, None if index % 3 == 0 else b"g%d" % index) for index in range(10, 70)]
     found = {}
     for each in plans(validate({"cluster_connections": [connection]})):
         assert each.share is not None
@@ -225,7 +216,7 @@ def test_refused_for_their_time() -> None:
     refused.learn_time(5_000, clock.now(), 1_000.0)
     refused.learn_time(10, clock.now(), 1_000.0)
     times = {12: 500, 13: 10**9, 14: 9, 15: 11, 16: 4_000}
-    records = [Record(offset, timestamp=time) for offset, time in times.items()]
+    records = [Fetched(offset, timestamp=time) for offset, time in times.items()]
     load = _load(plan(), records, known=refused)
 
     assert [batch.first[1] for batch in load.batches if batch.quarantine] == [13, 14]
@@ -248,7 +239,9 @@ def test_refused_for_their_time() -> None:
 )  # fmt: skip
 def test_keys_that_move_homes(key: str, before: dict[str, Any], after: dict[str, Any]) -> None:
     headers = [(("_AMQ_DUPL_ID", b"id-%d" % index), ("h", b"h-%d" % index)) for index in range(30)]
-    records = [Record(10 + at, None, b"%d" % at, header[: 1 + at % 2]) for at, header in enumerate(headers)]
+    records = [
+        Fetched(10 + at, None, b"%d" % at, headers=header[: 1 + at % 2]) for at, header in enumerate(headers)
+    ]
 
     def homes(made: dict[str, Any]) -> dict[Any, int]:
         return {

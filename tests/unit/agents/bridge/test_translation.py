@@ -1,27 +1,20 @@
 """The translation of a source record into a target record."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
 
 import pytest
 
 from agents.bridge.translation import Header, Translator
+from tests.unit.agents.decision.test_decide import Given
 
-
-class Record(NamedTuple):
-    """As a consumer reads it."""
-
-    key: bytes | None = b"k"
-    value: bytes | None = b"v"
-    headers: tuple[Header, ...] = ()
-    offset: int = 7
-    timestamp: int = 1_234
+Record = partial(Given, 7, timestamp=1_234)
 
 
 def test_as_it_is() -> None:
     """Key, value, timestamp and users' headers stay, with repeats and order."""
     headers = (("b", b"1"), ("a", None), ("b", b"2"), ("_AMQ_DUPL_ID", b"id"))
-    found = Translator().translate(Record(None, None, headers))
+    found = Translator().translate(Record(None, headers, None))
 
     assert found is not None
     assert (found.offset, found.key, found.value, found.timestamp) == (7, None, None, 1_234)
@@ -37,7 +30,7 @@ def test_accepted_record() -> None:
         ("_RF_SEQ", b"7"),
     )
     found = [
-        Translator().translate(Record(b"group", headers=(*ours, *key)))
+        Translator().translate(Record(b"group", (*ours, *key)))
         for key in ([("_RF_KEY", b"input key")], [("_RF_KEY", None)], [])
     ]
 

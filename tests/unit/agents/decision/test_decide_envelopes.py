@@ -233,30 +233,6 @@ def test_part_too_large_for_its_topic(value: str) -> None:
     assert outcome.checked.new_ids == [encode_id(b"a")]
 
 
-def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction is cut before the envelope that would exceed it; all later records are left for the next one."""
-    monkeypatch.setattr("agents.decision.decide.BATCH_PARTS_MAX", 5)
-    lane = Lane()
-    records = [
-        Given(0, AT_HOME),
-        envelope(1, *[part()] * 3),
-        Given(2, AWAY),
-        envelope(3, *[part()] * 3),
-        Given(4, AWAY),
-        Given(5, AT_HOME),
-    ]
-    outcome = lane.decide(*records)
-
-    assert outcome.ends[0] == 3
-    assert offsets(outcome.here) == [0, 1]
-    assert offsets(outcome.forwarded) == [2]
-
-    rest = lane.decide(*records[3:])
-
-    assert rest.ends[0] == 6
-    assert offsets(rest.here) == [3, 5]
-
-
 def test_a_transaction_without_any_id() -> None:
     """If IDs are needed, a transaction without any ID is refused whole. One ID is enough, its own or a part's."""
     lane = Lane(duplicate_id_missing="quarantine")

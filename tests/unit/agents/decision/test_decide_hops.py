@@ -55,26 +55,6 @@ def _accepted(lane: Lane, *records: Given) -> list[Out]:
     return [item for item in emitted(lane, lane.decide(*records)) if item.topic.endswith(".accepted")]
 
 
-def test_known_hop_with_a_new_id() -> None:
-    """A hop that came before is a duplicate whatever its ID now. That ID is not added."""
-    lane = Lane()
-    lane.verdicts(crossed(0, 7, 0, AT_HOME, b"a"))
-
-    assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"b")) == [DUPLICATE]
-    assert lane.verdicts(plain(2, b"b")) == [ACCEPTED]
-
-
-def test_noted_whatever_the_verdict() -> None:
-    """A hop counts as arrived even if its ID was a duplicate, so it stays known after that ID is forgotten."""
-    lane = Lane(capacity=1)
-    lane.verdicts(plain(0, b"a"))
-    assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
-    lane.verdicts(plain(2, b"b"))
-
-    assert lane.verdicts(crossed(3, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
-    assert lane.decide(crossed(4, 7)).judged.known == [True]
-
-
 def _led(number: int, lane: int) -> int:
     home = Partitioner(LANES)
     return [index for index in range(1_000) if home[_hop(index)] == lane][number]

@@ -38,7 +38,7 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_linked(exporter: Any) -> None:
-    """A span is linked once to each trace, by the last header of that name, and to no malformed trace."""
+    """A span is linked once to each trace, by the last header of that name, and to no malformed trace. It reports exceptions."""
     records = [
         Given(0, None, (("traceparent", _parent(1)), ("tracestate", b"vendor=x"))),
         Given(1, None, (("traceparent", _parent(1)),)),
@@ -47,10 +47,11 @@ def test_linked(exporter: Any) -> None:
         Given(4, None, (("traceparent", None), ("other", b"1"))),
         Given(5),
     ]
-    with batch_span("orders-3", _due(3, records)):
-        pass
+    with pytest.raises(OSError, match="away"), batch_span("orders-3", _due(3, records)):
+        raise OSError("away")
     (span,) = exporter.get_finished_spans()
 
+    assert not span.status.is_ok
     assert span.name == "process orders"
     assert span.parent is None
     assert [link.context.trace_id for link in span.links] == [1, 2]
@@ -69,15 +70,6 @@ def test_bounded(exporter: Any) -> None:
     (span,) = exporter.get_finished_spans()
 
     assert len(span.links) == LINKS_MAX
-
-
-def test_failure(exporter: Any) -> None:
-    """An exception is reported by the span, and propagates unchanged."""
-    with pytest.raises(OSError, match="away"), batch_span("orders-0", _due(0, [Given(0)])):
-        raise OSError("away")
-    (span,) = exporter.get_finished_spans()
-
-    assert not span.status.is_ok
 
 
 def test_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,25 +1,12 @@
 from collections import Counter
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from agents.lane import transactions
-from agents.lane.open import Opening
 from agents.lane.transactions import Transactions
 from ringfence_kafka.config.load import validate
-
-
-def _opening() -> Opening:
-    address = validate({"addresses": [{"name": "orders"}]}).addresses[0]
-    opening: Any = SimpleNamespace(
-        chained=False, name="orders-0", number=0, address=address, group_id="ringfence"
-    )
-    return cast("Opening", opening)
-
-
-def _made() -> Transactions:
-    return Transactions(_opening(), Counter())
 
 
 def test_many_that_go_to_quarantine(
@@ -28,7 +15,9 @@ def test_many_that_go_to_quarantine(
     """Records that go to quarantine are logged at once, with their number, and later at intervals with a count."""
     now = 100.0
     monkeypatch.setattr("agents.lane.transactions.time.monotonic", lambda: now)
-    lane = _made()
+    address = validate({"addresses": [{"name": "orders"}]}).addresses[0]
+    opening: Any = SimpleNamespace(chained=False, name="orders-0", number=0, address=address, group_id="rf")
+    lane = Transactions(opening, Counter())
     lane._say_refused("orders", {})
     lane._say_refused("orders", {(0, 3): "too large", (0, 4): "too large"})
     lane._say_refused("orders", {(0, 5): "too large", (0, 6): "too large", (0, 7): "too large"})

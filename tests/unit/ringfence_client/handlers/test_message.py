@@ -1,34 +1,27 @@
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import pytest
 
 from ringfence_client import Message, PartNumber, Reject, Release, Retry
 from ringfence_client.handlers.message import Fence, MessageFactory
 from ringfence_kafka.config.settings import AddressSettings
+from tests.support.consumers.windows import Fetched
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class Fetched(NamedTuple):
-    """The fields of aiokafka's record that a message is made of."""
-
-    key: bytes | None = b"group"
-    value: bytes | None = b"value"
-    headers: Headers = ()
-    topic: str = "orders.accepted"
-    partition: int = 2
-    offset: int = 77
-    timestamp: int = 1_700_000_000_000
+fetched = partial(Fetched, 77, timestamp=1_700_000_000_000, partition=2)
 
 
-def _made(fetched: Fetched, attempt: int = 1, **address: Any) -> Message:
-    return MessageFactory(AddressSettings(name="orders", **address)).make(fetched, attempt, Fence(9))
+def _made(record: Fetched, attempt: int = 1, **address: Any) -> Message:
+    return MessageFactory(AddressSettings(name="orders", **address)).make(record, attempt, Fence(9))
 
 
 def test_as_published() -> None:
     """A message is what its producer sent, and our headers are its attributes, or else its key and its place."""
     headers: Headers = (("a", b"1"), ("_RF_SOURCE", b"orders/0/5"), ("a", None), ("_RF_KEY", b"key"))
-    message = _made(Fetched(headers=headers), attempt=3)
+    message = _made(fetched(headers=headers), attempt=3)
 
     assert (message.address, message.group) == ("orders", b"group")
     assert (message.key, message.value) == (b"key", b"value")
@@ -36,7 +29,7 @@ def test_as_published() -> None:
     assert (message.source, message.timestamp, message.attempt) == ("orders/0/5", 1_700_000_000_000, 3)
     assert (message.topic, message.partition, message.offset) == ("orders.accepted", 2, 77)
 
-    plain = _made(Fetched(headers=(("a", b"1"),)))
+    plain = _made(fetched(headers=(("a", b"1"),)))
     assert (plain.group, plain.key, plain.source) == (b"group", b"group", "orders.accepted/2/77")
 
 
@@ -53,16 +46,16 @@ def test_as_published() -> None:
 )
 def test_attributes(header: tuple[str, bytes | None], name: str, value: object) -> None:
     """Verdict, number and part are attributes, and not headers that a handler would send on."""
-    message = _made(Fetched(headers=(("a", b"1"), header)))
+    message = _made(fetched(headers=(("a", b"1"), header)))
 
     assert (getattr(message, name), message.headers) == (value, [("a", b"1")])
-    assert getattr(_made(Fetched()), name) is None
+    assert getattr(_made(fetched()), name) is None
 
 
 def test_null_key() -> None:
     """A producer's null key is kept apart from an absent one: a group without a key, and no group at all."""
-    grouped = _made(Fetched(key=b"from a header", headers=(("_RF_KEY", None),)))
-    ungrouped = _made(Fetched(key=None))
+    grouped = _made(fetched(key=b"from a header", headers=(("_RF_KEY", None),)))
+    ungrouped = _made(fetched(key=None))
 
     assert (grouped.group, grouped.key) == (b"from a header", None)
     assert (ungrouped.group, ungrouped.key) == (None, None)
@@ -80,20 +73,20 @@ def test_null_key() -> None:
 )
 def test_id_of_headers(headers: Headers, found: bytes | None) -> None:
     """The duplicate ID is the one that was judged: the first name that has a value, of repeats the last."""
-    assert _made(Fetched(headers=headers)).duplicate_id == found
+    assert _made(fetched(headers=headers)).duplicate_id == found
 
 
 def test_id_of_several_parts() -> None:
     """The ID of several parts is all of them, as it was judged; without one of them there is none."""
-    fetched = Fetched(headers=(("a", b"1"), ("_RF_KEY", b"key")), value=b'{"id":"7"}')
+    record = fetched(headers=(("a", b"1"), ("_RF_KEY", b"key")), value=b'{"id":"7"}')
     forms = ["header:a", "key", "value:/id"]
 
-    assert _made(fetched, duplicate_id_from=forms).duplicate_id == b"\0\0\0\x011\0\0\0\x03key\0\0\0\x017"
-    assert _made(Fetched(value=b'{"id":"7"}'), duplicate_id_from=forms).duplicate_id is None
+    assert _made(record, duplicate_id_from=forms).duplicate_id == b"\0\0\0\x011\0\0\0\x03key\0\0\0\x017"
+    assert _made(fetched(value=b'{"id":"7"}'), duplicate_id_from=forms).duplicate_id is None
 
 
 def test_decisions_by_calling() -> None:
-    message = _made(Fetched())
+    message = _made(fetched())
 
     with pytest.raises(Reject) as rejected:
         message.reject("why")
@@ -149,7 +142,7 @@ def test_delays() -> None:
 )
 def test_part_that_is_none(header: bytes | None) -> None:
     """A message with a foreign part header counts as sent alone, and stops nobody."""
-    message = _made(Fetched(headers=(("_RF_TX_PART", header), ("a", b"1"))))
+    message = _made(fetched(headers=(("_RF_TX_PART", header), ("a", b"1"))))
 
     assert message.part is None
     assert message.headers == [("a", b"1")]

@@ -23,14 +23,6 @@ def _page(consumer: Any, letters: OpenRecords | None = None, **health: Any) -> s
     return render(consumer, report, {0: 4, 2: None}, letters, merged("hour", [history.document("hour")]))
 
 
-def _failed(consumer: Any, count: int) -> None:
-    for index in range(count):
-        failed = FailedAttempt(
-            1_795_852_800_000, 0, index, EVIL.encode(), 3, f"ValueError: {EVIL} {index}\x1b"
-        )
-        consumer.dispatcher.recent_failures.append(failed)
-
-
 def test_partitions_in_each_state() -> None:
     """The page has a row for each partition: held with its numbers, draining, waited for with the reason above."""
     page = _page(unconnected(), waiting={"2": "c9 holds its lease"})
@@ -67,7 +59,10 @@ def test_what_is_well() -> None:
 def test_the_last_failures() -> None:
     """The last failed attempts stand with time, place, group, attempt and text, the newest first; all words are escaped."""
     consumer = unconnected()
-    _failed(consumer, RECENT_MAX + 5)
+    for index in range(RECENT_MAX + 5):
+        text = f"ValueError: {EVIL} {index}\x1b"
+        failed = FailedAttempt(1_795_852_800_000, 0, index, EVIL.encode(), 3, text)
+        consumer.dispatcher.recent_failures.append(failed)
     page = _page(consumer)
 
     assert page.count("ValueError") == RECENT_MAX

@@ -46,35 +46,15 @@ def test_asked_twice() -> None:
 
 
 def test_another_dead_letter() -> None:
-    """A redriven message that fails again is finished by its new dead letter, and its attempts begin at one."""
+    """A redriven message that fails again is finished by its new dead letter, and its attempts begin at one.
+
+    If it is redriven before the turn of its handler has ended, its record is brought afterwards.
+    """
     window = _window(Progress(0))
     window.feed(of(b"a", 0))
-    offset = window.ledger.acquire("handler")
-    assert offset == 0
+    assert window.ledger.acquire("handler") == 0
     window.attempts.begin_attempt(0)
     window.attempts.fail(0, 0)
-    window.finish(0, End.DEAD_LETTER)
-    window.finish(0, End.REJECT, "handler")
-    window.redrive(0, 1)
-    window.add_redriven(Fetched(0, b"a"))
-    window.ledger.acquire("handler")
-
-    assert window.attempts.begin_attempt(0) == 1
-    assert _written(window, dead_lettered=frozenset([0])).again == ()
-    assert _written(window).again == (0,)
-
-    window.finish(0, End.DEAD_LETTER)
-    window.finish(0, End.REJECT, "handler")
-
-    assert (_written(window).again, _written(window).redriven) == ((), {0: 1})
-
-
-def test_redriven_before_its_end_is_noticed() -> None:
-    """The letter is written, and the handler's turn has not ended yet: the record is brought afterwards."""
-    window = _window(Progress(0))
-    window.feed(of(b"a", 0))
-    window.ledger.acquire("handler")
-    window.attempts.begin_attempt(0)
     window.finish(0, End.DEAD_LETTER)
 
     assert window.redrive(0, 1)
@@ -84,7 +64,15 @@ def test_redriven_before_its_end_is_noticed() -> None:
 
     assert window.redrives.missing() == [0]
     assert window.add_redriven(Fetched(0, b"a"))
-    assert _do_next(window) == 0
+    assert window.ledger.acquire("handler") == 0
+    assert window.attempts.begin_attempt(0) == 1
+    assert _written(window, dead_lettered=frozenset([0])).again == ()
+    assert _written(window).again == (0,)
+
+    window.finish(0, End.DEAD_LETTER)
+    window.finish(0, End.REJECT, "handler")
+
+    assert (_written(window).again, _written(window).redriven) == ((), {0: 1})
 
 
 def test_blocked() -> None:
