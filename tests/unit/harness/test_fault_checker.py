@@ -73,10 +73,7 @@ SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
     "diverted": (replace(EXACT, divert=True, diverted=[divert(RESEND, FIRST)]), {}),
     "accepted and quarantined": (replace(EXACT, quarantined=[quarantine(FIRST)]), {"DOUBLED": 1}),
     "diverted from nowhere": (replace(EXACT, diverted=[divert(UNKNOWN_ID, FIRST)]), {"PHANTOM": 1}),
-    "input of an attempt in doubt": (
-        replace(EXACT, sends=[*SENT, *attempts(RESEND, outcome=Outcome.UNKNOWN)]),
-        {},
-    ),
+    "in doubt": (replace(EXACT, sends=[*SENT, *attempts(RESEND, outcome=Outcome.UNKNOWN)]), {}),
     "order unknown, the later accepted": (story([FIRST, ELSEWHERE], accept(ELSEWHERE)), {}),
     "order unknown, the earlier accepted": (story([FIRST, ELSEWHERE], accept(FIRST)), {}),
 }
@@ -163,6 +160,6 @@ def test_wrong_original(original: Record | bytes) -> None:
     inputs = [*INPUTS, arrive(4, A)]
     diverted = [divert(RESEND, original), divert(inputs[4], FIRST, offset=1)]
 
-    assert found(replace(EXACT, inputs=inputs, sends=[], diverted=diverted, divert=True)) == {
-        "WRONG-VERDICT": 1
-    }
+    history = replace(EXACT, inputs=inputs, sends=[], diverted=diverted, divert=True)
+
+    assert found(history) == {"WRONG-VERDICT": 1}

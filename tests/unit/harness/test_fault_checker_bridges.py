@@ -25,11 +25,8 @@ def bridge(
     headers: Headers = (),
     **more: Any,
 ) -> Record:
-    told: Headers = (
-        ("_RF_BRIDGE_DUPL_ID", b"%b/%d" % (source, hop)),
-        ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),
-    )
-    return arrive(offset, id, headers=(*told, *headers), **more)
+    own, told = ("_RF_BRIDGE_DUPL_ID", b"%b/%d" % (source, hop)), ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed)
+    return arrive(offset, id, headers=(own, told, *headers), **more)
 
 
 def taken(*records: Record, partition: int = 0) -> list[Record]:
@@ -55,9 +52,7 @@ def _less(record: Record, gone: Headers) -> Record:
     return record._replace(headers=tuple(header for header in record.headers if header not in gone))
 
 
-KEPT, STRIPPED = (
-    _less(record, gone) for record, gone in zip(taken(OVER, BESIDE), (PASSED[:1], PASSED), strict=True)
-)
+KEPT, STRIPPED = map(_less, taken(OVER, BESIDE), (PASSED[:1], PASSED))
 
 
 def _diverted(second: Record, *diverted: Record) -> History:

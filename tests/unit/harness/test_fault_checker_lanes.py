@@ -63,9 +63,9 @@ def test_a_promise_in_time(age_ms: int, capacity: int, expected: str) -> None:
     """An ID beyond id_cache_size is forgotten if it was young enough, and the largest ring had room for it."""
     inputs = [arrive(0, A), arrive(1, B), arrive(2, C), arrive(3, A)]
 
-    assert found(_of_one_lane(inputs, _numbered(*inputs), capacity=capacity, size=1, min_age_ms=age_ms)) == {
-        expected: 1
-    }
+    history = _of_one_lane(inputs, _numbered(*inputs), capacity=capacity, size=1, min_age_ms=age_ms)
+
+    assert found(history) == {expected: 1}
     near = [arrive(0, A), arrive(9, A)]
     assert found(_of_one_lane(near, _numbered(*near), size=1, min_age_ms=1)) == {"FORGOTTEN": 1}
 

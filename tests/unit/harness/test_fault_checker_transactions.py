@@ -34,9 +34,7 @@ OTHERS = {
 }
 
 
-def part(
-    key: str | None = "g", address: str | None = None, known: str | None = None, **more: Any
-) -> dict[str, Any]:
+def part(key: str | None = "g", address: str | None = None, known: str | None = None, **more: Any) -> Any:
     named = {} if address is None else {"address": address}
     headers = [] if known is None else [{"name": "_AMQ_DUPL_ID", "value": known}]
     return {"key": key, "value": "v", "headers": [*headers, *more.pop("headers", [])], **named, **more}
@@ -55,9 +53,8 @@ def emit(*records: Record, others: dict[str, Target] = OTHERS) -> list[Record]:
     written = []
 
     def put(record: Record, topic: str) -> None:
-        written.append(
-            record._replace(topic=topic, partition=0, offset=next(ends.setdefault(topic, count(0, 2))))
-        )
+        offset = next(ends.setdefault(topic, count(0, 2)))
+        written.append(record._replace(topic=topic, partition=0, offset=offset))
 
     for record in records:
         named = ("_RF_SOURCE", str(record.place).encode())
@@ -106,10 +103,8 @@ HEADERS = GOOD[2].headers
 PLAIN, KNOWN = arrive(0, B, b"k"), envelope(1, part(known="c"), part(known="b"), known=A)
 AFTER = [arrive(2, A, b"k"), arrive(3, C, b"k")]
 DIVERTED = run([PLAIN, KNOWN], emit(PLAIN), divert=True)
-PAID, PAID_AGAIN = (
-    envelope(0, part("x", "payments", "b"), part("y", "notes")),
-    envelope(2, part("z", "payments", "b")),
-)
+PAID = envelope(0, part("x", "payments", "b"), part("y", "notes"))
+PAID_AGAIN = envelope(2, part("z", "payments", "b"))
 OWN, KEYED = arrive(1, B, b"k"), envelope(3, part("y", "notes"))
 SMALLER = envelope(1, part("g"), known=A)
 FORGED = arrive(0, A, headers=(("_RF_TX_PART", b"1/2"),))
@@ -175,17 +170,14 @@ def test_simple_histories(history: History, anomalies: dict[str, int]) -> None:
     assert found(history) == anomalies
 
 
-A_AND_B = [part(known="a"), part(known="b")]
+A_AND_B, C_PART = [part(known="a"), part(known="b")], part(known="c")
 BETWEEN: dict[str, tuple[list[Record], dict[int, str]]] = {
     "an ID that is there twice takes one slot": (
         [envelope(0, part(known="a"), part(known="a")), arrive(1, B, b"k"), arrive(2, A, b"k")],
         {2: "FORGOTTEN", 1: "OVERRUN"},
     ),
     "IDs behind it in its own transaction, and none before it in the other one": (
-        [
-            envelope(0, *A_AND_B, part(known="c")),
-            envelope(1, part(known="x"), part(known="y"), part(known="a")),
-        ],
+        [envelope(0, *A_AND_B, C_PART), envelope(1, part(known="x"), part(known="y"), part(known="a"))],
         {3: "FORGOTTEN", 2: "OVERRUN"},
     ),
     "the last ID of a transaction": (
@@ -309,7 +301,4 @@ def test_apart() -> None:
     assert apart([orders, payments]) == []
     (finding,) = apart([orders, replace(payments, accepted=[theirs._replace(partition=1)])])
     assert finding.anomaly is Anomaly.REORDERED
-    assert (
-        "group 'h' is in several partitions of payments.accepted: [0] from orders, [1] from payments"
-        in finding.text
-    )
+    assert "in several partitions of payments.accepted: [0] from orders, [1] from payments" in finding.text

@@ -77,9 +77,7 @@ def test_patches_of_one_file(tmp_path: Path) -> None:
         (None, [], [], Fate.BROKEN),
     ],
 )
-def test_only_a_denial_catches(
-    exit_code: int | None, failures: list[str], errors: list[str], fate: Fate
-) -> None:
+def test_denial_catches(exit_code: int | None, failures: list[str], errors: list[str], fate: Fate) -> None:
     """A test catches a bug by denying what it sees; what falls over, cannot start or is not found catches nothing."""
     assert Laboratory.fate(Run(exit_code, failures, errors, ""))[0] is fate
 

@@ -87,17 +87,9 @@ def test_a_process_without_the_application(folder: Path) -> None:
         "raise ValueError(f'loaded here: {sorted(ours & sys.modules.keys())}')\n"
     )
     (folder / "ringfence.toml").write_text('[[addresses]]\nname = "orders"\n')
-    arguments = [
-        "orders",
-        "--handler",
-        "app.orders:handle",
-        "--consumer-group",
-        "g",
-        "--config",
-        "ringfence.toml",
-    ]
+    args = ["orders", "--handler", "app.orders:handle", "--consumer-group", "g", "--config", "ringfence.toml"]
     ran = [
-        subprocess.run([*program, *arguments], capture_output=True, text=True, check=False, timeout=60)
+        subprocess.run([*program, *args], capture_output=True, text=True, check=False, timeout=60)
         for program in (
             [BIN / "ringfence", "consume"],
             [BIN / "ringfence-consume"],

@@ -117,14 +117,10 @@ def test_home(keys: dict[str, Any], headers: Any, key: bytes | None, place: byte
 
 def test_without_timestamps() -> None:
     """A missing timestamp is -1, because aiokafka would give leading records the timestamp of the first that has one."""
-    load = _load(
-        plan(), [Fetched(number, timestamp=time) for number, time in enumerate((-1, -1, 7, -1, 9), 12)]
-    )
+    load = _load(plan(), [Fetched(at, timestamp=time) for at, time in enumerate((-1, -1, 7, -1, 9), 12)])
 
-    assert [[record["timestamp"] for record in batch.builder.records] for batch in load.batches] == [
-        [-1, -1],
-        [7, -1, 9],
-    ]
+    times = [[record["timestamp"] for record in batch.builder.records] for batch in load.batches]
+    assert times == [[-1, -1], [7, -1, 9]]
 
 
 def test_quarantine() -> None:
@@ -188,19 +184,12 @@ def test_refused_by_the_quarantine() -> None:
 
 def test_share() -> None:
     """Each record goes to exactly one member, even without a group."""
-    members = [
-        {"name": name, **({} if name == "berlin" else {"bootstrap_servers": f"{name}:1"})} for name in MEMBERS
-    ]
-    connection = {
-        "name": "eu",
-        "this": "berlin",
-        "addresses": ["o"],
-        "load_balancing": "strict",
-        "members": members,
-    }
+    others = [{"name": name, "bootstrap_servers": f"{name}:1"} for name in MEMBERS[1:]]
+    members = [{"name": "berlin"}, *others]
+    eu = {"name": "eu", "this": "berlin", "addresses": ["o"], "load_balancing": "strict", "members": members}
     records = [Fetched(index, None if index % 3 == 0 else b"g%d" % index) for index in range(10, 70)]
     found = {}
-    for each in plans(validate({"cluster_connections": [connection]})):
+    for each in plans(validate({"cluster_connections": [eu]})):
         assert each.share is not None
         hops = [header["_RF_BRIDGE_DUPL_ID"] for header in _headers(_load(each, records))]
         found[each.share.member] = {int(hop.rpartition(b"/")[2]) for hop in hops}
@@ -239,9 +228,7 @@ def test_refused_for_their_time() -> None:
 )  # fmt: skip
 def test_keys_that_move_homes(key: str, before: dict[str, Any], after: dict[str, Any]) -> None:
     headers = [(("_AMQ_DUPL_ID", b"id-%d" % index), ("h", b"h-%d" % index)) for index in range(30)]
-    records = [
-        Fetched(10 + at, None, b"%d" % at, headers=header[: 1 + at % 2]) for at, header in enumerate(headers)
-    ]
+    records = [Fetched(10 + at, None, b"%d" % at, 0, some[: 1 + at % 2]) for at, some in enumerate(headers)]
 
     def homes(made: dict[str, Any]) -> dict[Any, int]:
         return {

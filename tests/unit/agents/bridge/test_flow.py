@@ -47,9 +47,7 @@ async def _not_asked() -> Target:
 
 async def _send(flow: Flow, loader: _Loader, reached: int) -> None:
     found = Read({0: [SimpleNamespace(offset=index) for index in range(reached)]}, {0: reached})
-    await flow.send(
-        cast("ProducerSession", None), cast("BatchBuilder", loader), flow.wanted(), found, _not_asked
-    )
+    await flow.send(cast("Any", None), cast("BatchBuilder", loader), flow.wanted(), found, _not_asked)
     await flow.confirm()
 
 

@@ -77,12 +77,9 @@ async def test_note_says_what_stops_the_partition(given: _Bridge) -> None:
     given.open(0, 5)
     given.open(1, 5)
     given.state.fail(TARGET, "target: away")
-    given.state.stop(REFUSED, 1, "stopped: nothing takes it")
+    given.state.stop(REFUSED, 1, "stopped: full")
     await given.commit()
-    assert [note.error for _, note in given.consumer.committed.values()] == [
-        "target: away",
-        "stopped: nothing takes it",
-    ]
+    assert [note.error for _, note in given.consumer.committed.values()] == ["target: away", "stopped: full"]
     assert given.consumer.committed[1][1].since_ms > 0
     given.state.recover(TARGET)
     given.state.go_on(REFUSED, 1)

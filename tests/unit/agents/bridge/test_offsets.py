@@ -24,6 +24,7 @@ NOTE = OffsetMetadata(LOG.topic_id, 2, forwarded=7)
 
 
 ANOTHER = "U" * 22
+THEIRS = replace(NOTE, topic_id=ANOTHER)
 FRESH = OffsetMetadata(LOG.topic_id, 2)
 
 
@@ -38,7 +39,7 @@ def _missing(offset: int, reached: int = 110, topic_id: str = LOG.topic_id) -> M
         pytest.param(20, None, (20, FRESH, False, 0), id="an operator has set the offset"),
         pytest.param(4, NOTE, (10, replace(NOTE, gap_records=6), False, 6), id="retention deleted the next messages"),
         pytest.param(
-            50, replace(NOTE, topic_id=ANOTHER, map=Map(1, ("a", "b"))), (10, replace(FRESH, map=Map(1, ("a", "b"))), True, 0),
+            50, replace(THEIRS, map=Map(1, ("a", "b"))), (10, replace(FRESH, map=Map(1, ("a", "b"))), True, 0),
             id="of another topic: from its begin, with empty counts",
         ),
     ],
@@ -71,13 +72,9 @@ def test_first_start() -> None:
         pytest.param(101, NOTE, None, True, id="beyond the end of the log"),
         pytest.param(100, NOTE, None, False, id="at its end"),
         pytest.param(50, NOTE, _missing(105), True, id="what was sent decides, and not the last commit"),
-        pytest.param(
-            90, replace(NOTE, sent=101), None, True, id="a predecessor sent it: it may be in flight"
-        ),
+        pytest.param(90, replace(NOTE, sent=101), None, True, id="a predecessor sent it: maybe in flight"),
         pytest.param(90, replace(NOTE, sent=100), None, False, id="a predecessor sent all of it"),
-        pytest.param(
-            50, NOTE, _missing(95, 95), True, id="the log grew again, with other records at these offsets"
-        ),
+        pytest.param(50, NOTE, _missing(95, 95), True, id="the log grew again, with other records there"),
     ],
 )
 def test_lost_end(offset: int, note: OffsetMetadata, missing: Missing | None, beyond: bool) -> None:
@@ -89,9 +86,7 @@ def test_what_changed_under_it() -> None:
     """A lost end keeps the confirmed offset. Confirmed messages without a commit do not count as a gap. Another topic begins at its start."""
     lost = start_position(0, LOG, 50, NOTE, [], "earliest", _missing(105))
     short = start_position(0, replace(LOG, start=85), 50, NOTE, [], "earliest", _missing(82, 82))
-    other = start_position(
-        0, LOG, 50, replace(NOTE, topic_id=ANOTHER), [], "earliest", _missing(105, topic_id=ANOTHER)
-    )
+    other = start_position(0, LOG, 50, THEIRS, [], "earliest", _missing(105, topic_id=ANOTHER))
 
     assert (lost.offset, lost.note.lost_end) == (80, 110)
     assert (short.beyond, short.offset, short.gap) == (False, 85, 5)
@@ -135,8 +130,6 @@ def test_note_round_trip() -> None:
     assert decode(text) is not None
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "[]", "{}", '{"v":2}', '{"v":1,"map":{}}', '{"v":1,"forwarded":"x"}', "null"]
-)
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"v":2}', '{"v":1,"map":{}}', '{"v":1,"forwarded":"x"}'])
 def test_not_a_note(text: str) -> None:
     assert decode(text) is None

@@ -24,12 +24,11 @@ ACCEPTED = {"a": "a" * 22, "b": "b" * 22, "c": "c" * 22}
 """The accepted topic's ID at each cluster."""
 
 
+ADDRESSES = [{"name": "transfers"}]
+
+
 def _plans(source: str, **keys: Any) -> list[Plan]:
-    own = {
-        "kafka": {"bootstrap_servers": f"{source}:1"},
-        "app": {"id": source},
-        "addresses": [{"name": "transfers"}],
-    }
+    own = {"kafka": {"bootstrap_servers": f"{source}:1"}, "app": {"id": source}, "addresses": ADDRESSES}
     return plans(validate(own | keys))
 
 

@@ -23,12 +23,7 @@ def test_as_it_is() -> None:
 
 def test_accepted_record() -> None:
     """An accepted record gets its input key back, a null one too, and loses the headers that the lane wrote."""
-    ours: tuple[Header, ...] = (
-        ("_RF_SOURCE", b"orders/0/1"),
-        ("a", b"1"),
-        ("_RF_TX_PART", b"1/2"),
-        ("_RF_SEQ", b"7"),
-    )
+    ours: list[Header] = [("_RF_SOURCE", b"o/0/1"), ("a", b"1"), ("_RF_TX_PART", b"1/2"), ("_RF_SEQ", b"7")]
     found = [
         Translator().translate(Record(b"group", (*ours, *key)))
         for key in ([("_RF_KEY", b"input key")], [("_RF_KEY", None)], [])
@@ -90,9 +85,7 @@ ALL = ["berlin", "oslo", "rome"]
         (1, ALL, None, b"paris"),  # it goes no further
     ],
 )
-def test_trace_of_a_connection(
-    max_hops: int, members: list[str], before: bytes | None, after: bytes | None
-) -> None:
+def test_trace(max_hops: int, members: list[str], before: bytes | None, after: bytes | None) -> None:
     """The trace gets the forwarding member, and those that it serves if the message may go further."""
     trace = [] if before is None else [("_RF_HOPS", before)]
     found = _connection(max_hops, members).translate(Record(headers=(("_RF_SOURCE", b"x"), *trace)))

@@ -125,9 +125,7 @@ def _quarantined(outcome: Outcome) -> list[tuple[Record, bytes, str]]:
         ({"duplicate_id_from": "value"}, None, [_id(b"i")], digest_id(b"value")[1:]),
     ],
 )
-def test_home(
-    keys: dict[str, Any], key: bytes | None, headers: Headers, place: bytes | None, partitioner: str
-) -> None:
+def test_home(keys: Any, key: bytes | None, headers: Headers, place: bytes | None, partitioner: str) -> None:
     """The group decides the home, an empty one too, and else the ID; a message with neither is at home where it is."""
     for lane in range(PARTITIONS):
         path = _path(lane, partitioner=partitioner, **keys)
@@ -172,9 +170,7 @@ STAMP = (5).to_bytes(8, "big")
 FORWARDED_AT = 1_000_000
 
 
-def _forwarded(
-    offset: int, source: bytes | None, key: bytes | None = HOME, *more: tuple[str, bytes]
-) -> Given:
+def _forwarded(offset: int, source: bytes, key: bytes | None = HOME, *more: tuple[str, bytes]) -> Given:
     headers = [*more, ("_RF_SOURCE", source), ("_RF_TIMESTAMP", STAMP)]
     return Given(offset, key, headers, timestamp=FORWARDED_AT)
 

@@ -43,24 +43,18 @@ AT_HOME, AWAY = (
 )
 
 
-def part(
-    address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str
-) -> dict[str, Any]:
+def part(address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str) -> Any:
     found: dict[str, Any] = {"key": key, "value": value}
     if address is not None:
         found["address"] = address
-    return found | {
-        "headers": [
-            {"name": name.replace("ID", "_AMQ_DUPL_ID"), "value": header} for name, header in headers.items()
-        ]
-    }
+    named = {name.replace("ID", "_AMQ_DUPL_ID"): text for name, text in headers.items()}
+    return found | {"headers": [{"name": name, "value": text} for name, text in named.items()]}
 
 
 def envelope(offset: int, *parts: Any, key: bytes | None = AT_HOME, **headers: bytes) -> Given:
     named = [(name.replace("ID", "_AMQ_DUPL_ID"), value) for name, value in headers.items()]
-    return Given(
-        offset, key, [("_RF_TX", b"json/1"), *named], json.dumps({"parts": parts}).encode(), timestamp=77
-    )
+    value = json.dumps({"parts": parts}).encode()
+    return Given(offset, key, [("_RF_TX", b"json/1"), *named], value, timestamp=77)
 
 
 class Lane:
@@ -214,10 +208,8 @@ def test_part_too_large_for_its_topic(value: str) -> None:
     None of them takes a slot, and a known one does not make it a duplicate.
     """
     lane = Lane()
-    records = [
-        envelope(0, part(), ID=b"a"),
-        envelope(1, part(ID="b"), part("payments", value=value), ID=b"a"),
-    ]
+    large = envelope(1, part(ID="b"), part("payments", value=value), ID=b"a")
+    records = [envelope(0, part(), ID=b"a"), large]
     with pytest.raises(TooLargeError) as refused:
         emitted(lane, lane.decide(*records))
     ((place, reason),) = refused.value.reasons.items()

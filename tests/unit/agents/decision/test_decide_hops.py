@@ -25,6 +25,7 @@ from tests.unit.agents.decision.test_decide_envelopes import (
 ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
 SOURCE = Source("to-paris", "AbC_-67890123456789012", 3)
 IGNORE = ("_RF_BRIDGE_IDS", b"ignore")
+PARTS = part(), part()
 
 
 def _hop(offset: int) -> bytes:
@@ -151,14 +152,12 @@ def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that is left for the next transaction does not count as arrived."""
     monkeypatch.setattr("agents.decision.decide.BATCH_PARTS_MAX", 2)
     lane = Lane()
-    outcome = lane.decide(
-        _over(envelope(0, part(), part()), 7), _over(envelope(1, part(), part()), 8), crossed(2, 9)
-    )
+    outcome = lane.decide(_over(envelope(0, *PARTS), 7), _over(envelope(1, *PARTS), 8), crossed(2, 9))
 
     assert outcome.ends[0] == 1
     assert outcome.judged.known == [False]
     lane.table.apply(outcome)
-    assert lane.verdicts(_over(envelope(1, part(), part()), 8), crossed(2, 9)) == [UNCHECKED, UNCHECKED]
+    assert lane.verdicts(_over(envelope(1, *PARTS), 8), crossed(2, 9)) == [UNCHECKED, UNCHECKED]
 
 
 LARGE = "too large"
@@ -177,11 +176,9 @@ def test_refused_is_noted() -> None:
     Otherwise a repeated hop would be accepted, or be in quarantine, a second time.
     """
     lane = Lane()
-    refused = {1: LARGE, 2: LARGE}
+    sent = crossed(0, 6), crossed(1, 9, 7), crossed(2, 9, 7), crossed(3, 10)
 
-    assert _refuse(
-        lane, crossed(0, 6), crossed(1, 9, 7), crossed(2, 9, 7), crossed(3, 10), refused=refused
-    ) == [1]
+    assert _refuse(lane, *sent, refused={1: LARGE, 2: LARGE}) == [1]
     assert _refuse(lane, crossed(4, 9), refused={4: LARGE}) == []
     assert lane.verdicts(crossed(5, 9), crossed(6, 5), crossed(7, 8)) == [DUPLICATE, DUPLICATE, UNCHECKED]
 

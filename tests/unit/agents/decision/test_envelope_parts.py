@@ -21,8 +21,7 @@ def test_bare_parts_are_read_as_all_others(
     address = SETTINGS.addresses[0]
     units = Units(address, SETTINGS.transaction_targets(address))
     bare = [
-        {"key": "k", "value": "v"} | ({} if address is None else {"address": address})
-        for address in addresses
+        {"key": "k", "value": "v"} | ({"address": name} if name is not None else {}) for name in addresses
     ]
 
     def opened() -> object:

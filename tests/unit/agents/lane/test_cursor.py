@@ -29,9 +29,7 @@ class _Cluster(ClusterDouble):
 
 
 @pytest.mark.parametrize("committed", [7, None])
-async def test_deleted_before_it_was_processed(
-    committed: int | None, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_deleted_before_processing(committed: int | None, caplog: pytest.LogCaptureFixture) -> None:
     """A gap is reported, and the lane continues. Expired offsets of the group do not matter."""
     cursor = Cursor("orders-0", "orders", 0, 7, "id", 7)
     cluster: Any = _Cluster(committed)

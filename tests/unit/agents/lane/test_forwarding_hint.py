@@ -38,9 +38,7 @@ def test_names_share_and_remedy(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-def test_share_is_of_all_since_the_last_look(
-    clock: SimpleNamespace, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_share_of_all_since_the_last_look(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
     """The forwarded share covers all batches since the last check, and each thousand records starts a new count.
 
     The hint comes again only after the interval.

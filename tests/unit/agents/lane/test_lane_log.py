@@ -25,9 +25,7 @@ def lane(tmp_path: Path) -> Lane:
 
 
 @pytest.mark.parametrize("kind", [FolderUsableError, LimitsAgreedError, TopicChangedError])
-async def test_good_news_is_no_warning(
-    lane: Lane, caplog: pytest.LogCaptureFixture, kind: type[Exception]
-) -> None:
+async def test_good_news_is_no_warning(lane: Lane, caplog: pytest.LogCaptureFixture, kind: Any) -> None:
     """A lane that reopens because a resource is usable again has not failed: the line has no error class and is not a warning."""
     caplog.set_level(logging.INFO)
     lane._failed(kind("its folder is writable again"))

@@ -21,9 +21,7 @@ def _parent(trace: int) -> bytes:
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    pytest.importorskip(
-        "opentelemetry.sdk", reason="opentelemetry-sdk is not installed: pip install opentelemetry-sdk"
-    )
+    pytest.importorskip("opentelemetry.sdk", reason="not installed: pip install opentelemetry-sdk")
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor

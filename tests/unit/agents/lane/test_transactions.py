@@ -9,9 +9,7 @@ from agents.lane.transactions import Transactions
 from ringfence_kafka.config.load import validate
 
 
-def test_many_that_go_to_quarantine(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_in_quarantine(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records that go to quarantine are logged at once, with their number, and later at intervals with a count."""
     now = 100.0
     monkeypatch.setattr("agents.lane.transactions.time.monotonic", lambda: now)

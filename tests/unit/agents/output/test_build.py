@@ -104,9 +104,7 @@ def _put(items: list[Item], record: Given, **fate: Any) -> None:
     items.append(Item(record, b"orders/3/%d" % record.offset, None, None, None, 3, **fate))
 
 
-def _emit(
-    emitter: Emitter, records: Sequence[Given], new_builder: Callable[[], Any] | None = None
-) -> list[Outgoing]:
+def _emit(emitter: Emitter, records: Sequence[Given], new_builder: Any = None) -> list[Outgoing]:
     return emitter.emit(_outcome(records), new_builder or _builders())
 
 
@@ -135,13 +133,8 @@ def test_unchanged() -> None:
     ]
 
     assert _read(_emit(_emitter(1), records)) == [
-        Written(
-            item.key,
-            item.value,
-            [*item.headers, ("_RF_SOURCE", b"orders/3/%d" % item.offset)],
-            item.timestamp,
-        )
-        for item in records
+        Written(r.key, r.value, [*r.headers, ("_RF_SOURCE", b"orders/3/%d" % r.offset)], r.timestamp)
+        for r in records
     ]
 
 
@@ -372,9 +365,8 @@ def _quarantine(record: Given, bytes_max: int = 2**20) -> list[Outgoing]:
 
 
 def _digest(value: bytes) -> bytes:
-    return json.dumps(
-        {"bytes": len(value), "blake2b_256": blake2b(value, digest_size=32).hexdigest()}
-    ).encode()
+    digest = blake2b(value, digest_size=32).hexdigest()
+    return json.dumps({"bytes": len(value), "blake2b_256": digest}).encode()
 
 
 def test_quarantine_whole() -> None:
@@ -409,9 +401,7 @@ def test_quarantine_in_part(record: Given, expected: Written) -> None:
 
 def test_quarantine_that_takes_nothing() -> None:
     """A quarantine topic that refuses even the bare form stops the commit. The lane waits, and the error names the setting."""
-    with pytest.raises(
-        TopicError, match=r"orders\.quarantine .*max\.message\.bytes=100, .* --add-config max"
-    ):
+    with pytest.raises(TopicError, match=r"orders\.quarantine .*max\.message\.bytes=100, .*--add-config max"):
         _quarantine(Given(8), 100)
 
 

@@ -135,7 +135,7 @@ def test_who_says_what() -> None:
     large = own_statement(_settings("a"))
     small = own_statement(_settings("b", id_cache_size=50, id_max_age=1.5))
     other = own_statement(
-        validate({"app": {"instance": "c"}, "addresses": [{"name": "else", "id_cache_size": 1}]})
+        validate({"app": {"instance": "c"}, "addresses": [{"name": "x", "id_cache_size": 1}]})
     )
     twin = small._replace(worker="a")
 

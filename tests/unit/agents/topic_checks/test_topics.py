@@ -60,9 +60,7 @@ def test_grown_input_is_one_fault() -> None:
         "rings regroup orders --lanes 0'"
     )
     (unfinished,) = topic_faults(APP, _address(), described(changelog=8, forward=8))
-    assert (
-        "'ringfence topics grow orders --partitions 8' finishes a growth to 8, if one was begun" in unfinished
-    )
+    assert "grow orders --partitions 8' finishes a growth to 8, if one was begun" in unfinished
     assert (
         "Or once nothing in it is unread, because that is lost, delete it and create it again with 8 partitions"
         in unfinished
@@ -108,17 +106,12 @@ def test_counts_with_which_lanes_began() -> None:
             TopicAuthorizationFailedError({"rf-orders-changelog", "elsewhere"}),
             "topic elsewhere: {why}: allow Write on it; topic rf-orders-changelog: {why}: allow Read and Write on it",
         ),
-        (
-            TransactionalIdAuthorizationFailed("rf-orders-0"),
-            "transactional ID rf-orders-0: {why}: allow Write on it",
-        ),
+        (TransactionalIdAuthorizationFailed("rf-0"), "transactional ID rf-0: {why}: allow Write on it"),
     ],
 )
 def test_denied(error: KafkaError, said: str) -> None:
     """A lane reports a revoked permission in the same words as a worker reports a missing one at its start."""
-    why = "this user may not use it as a worker does"
-
-    assert denied(APP, _address(), error) == said.format(why=why)
+    assert denied(APP, _address(), error) == said.format(why=REFUSED)
     assert denied(APP, _address(), KafkaError("x")) is None
 
 
@@ -144,6 +137,7 @@ def test_no_room(name: str) -> None:
     assert fault.endswith(f"--topic {name} --add-config max.message.bytes=1048588")
 
 
+REFUSED = "this user may not use it as a worker does"
 PREFIX = "transactions of orders have parts for payments: "
 
 
@@ -168,10 +162,7 @@ def test_missing_target() -> None:
 
     assert fault.startswith(f"{PREFIX}payments.accepted (accepted topic of payments) does not exist")
     assert fault.endswith("run 'ringfence topics create'")
-    assert (
-        unseen
-        == f"{PREFIX}topic payments.accepted: this user may not use it as a worker does: allow Write on it"
-    )
+    assert unseen == f"{PREFIX}topic payments.accepted: {REFUSED}: allow Write on it"
     assert missing_targets(orders, [payments], Described(_with_target(), frozenset())) == []
 
 
@@ -191,11 +182,7 @@ AFTER = "message.timestamp.after.max.ms"
             f" (accepted topic of payments) has {AFTER}=5, orders has 7, ",
             f"--topic payments.accepted --add-config {AFTER}=7",
         ),
-        (
-            None,
-            ": the cluster does not report its configuration",
-            ": allow this user DescribeConfigs on the topic",
-        ),
+        (None, ": the cluster does not report its configuration", "user DescribeConfigs on the topic"),
     ],
 )
 def test_target_that_does_not_do(config: dict[str, str] | None, fault: str, way_out: str) -> None:
@@ -232,9 +219,7 @@ def test_notes_on_targets() -> None:
     topics["orders.accepted"] = TopicDescription("orders.accepted", 4, config)
     short, small = notes(APP, orders, topics, [payments])
 
-    assert short.startswith(
-        f"{PREFIX}payments.accepted (accepted topic of payments) keeps messages for 60 s "
-    )
+    assert short.startswith(f"{PREFIX}payments.accepted (accepted topic of payments) keeps messages for 60 s")
     assert small.startswith(
         f"{PREFIX}payments.accepted (accepted topic of payments) has max.message.bytes=500, orders has 1000: "
     )

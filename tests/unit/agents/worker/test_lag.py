@@ -166,10 +166,8 @@ async def test_lanes_that_are_not_open() -> None:
 
 async def test_what_is_not_told_has_no_lag() -> None:
     """A partition without an answer has no lag: no value is invented, and none is kept from before."""
-    answers, lanes = (
-        _answers(3),
-        [Standing(0), Standing(1), Standing(2, state=LaneState.OPENING, opened=False)],
-    )
+    answers = _answers(3)
+    lanes = [Standing(0), Standing(1), Standing(2, state=LaneState.OPENING, opened=False)]
     del answers.ends[INPUT, 1]
     del answers.committed[INPUT, 2]
     lags = await _measure(answers, *lanes)

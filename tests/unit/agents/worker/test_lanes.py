@@ -93,10 +93,8 @@ class Memory:
         pass
 
 
-@pytest.mark.parametrize("somebody_has_it", [False, True])
-async def test_memory_of_a_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, somebody_has_it: bool
-) -> None:
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_memory_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_held: bool) -> None:
     lane = Lane(_lanes(tmp_path)._factory.opening(PLACE))
     memory = Memory()
     batch = FetchedBatch("orders", 1, 0, 9, [], 0, bytes=1, held=(memory,))
@@ -114,9 +112,9 @@ async def test_memory_of_a_batch(
 
     monkeypatch.setattr(lane, "_take", take)
     monkeypatch.setattr(lane.transactions, "process", run)
-    others = [memory] if somebody_has_it else []
+    others = [memory] if is_held else []
     del batch, memory
     await lane._work(cast("Any", None), cast("Any", None))
 
-    assert freed == [0, 0, 1 if somebody_has_it else -1]
-    assert bool(others) == somebody_has_it
+    assert freed == [0, 0, 1 if is_held else -1]
+    assert bool(others) == is_held

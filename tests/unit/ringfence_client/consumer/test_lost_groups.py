@@ -35,9 +35,8 @@ def test_a_function_that_hangs_does_not_keep_the_process() -> None:
         "asyncio.run(LostGroups(lambda groups: time.sleep(3600)).report('orders/0', [b'g']))\n"
         "print('ended')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_S, check=True
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
 
     assert done.stdout == "ended\n"
     assert "does not end within 0.1 s" in done.stderr

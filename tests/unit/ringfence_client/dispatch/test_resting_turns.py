@@ -14,9 +14,8 @@ class Held:
     draining = ending = False
 
     def __init__(self) -> None:
-        self.window = SimpleNamespace(
-            attempts=SimpleNamespace(failures=dict.fromkeys(range(1_000))), closed=False
-        )
+        attempts = SimpleNamespace(failures=dict.fromkeys(range(1_000)))
+        self.window = SimpleNamespace(attempts=attempts, closed=False)
 
 
 def _turn(held: Held, offset: int) -> Turn:

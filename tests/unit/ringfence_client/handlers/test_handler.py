@@ -251,9 +251,8 @@ print("parent", os.waitstatus_to_exitcode(status))
 def test_a_forked_process_never_leaves_the_handler(kind: str, child: str) -> None:
     """It has the same connections, and must not go on as a second consumer."""
     script = FORKING.format(kind=kind, child=child)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.stdout, done.returncode) == ("parent 1\n", 0), done.stderr
     assert done.stderr.startswith("ringfence: a process that the handler forked")

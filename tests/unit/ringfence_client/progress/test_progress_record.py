@@ -10,9 +10,8 @@ from ringfence_client.progress.progress_record import Progress, ProgressFormatEr
 
 def _document(**changed: Any) -> bytes:
     """Return a good record, with something changed; ``...`` = left out."""
-    document = json.loads(
-        progress_record.encode(Progress(5, [(7, 9)], {6: 2}, 20, "me", "http://here", state="held"))
-    )
+    progress = Progress(5, [(7, 9)], {6: 2}, 20, "me", "http://here", state="held")
+    document = json.loads(progress_record.encode(progress))
     document.update(changed)
     return json.dumps({key: value for key, value in document.items() if value is not ...}).encode()
 

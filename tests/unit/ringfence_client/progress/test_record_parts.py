@@ -127,9 +127,8 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_parts, "PART_MAX", 8)
     chance, topic = random.Random(seed), _Topic()
     unfinished: dict[int, None] = {}
-    maps: dict[str, dict[int, object]] = {
-        name: {} for name in ("attempts", "failures", "again", "blocked", "redriven")
-    }
+    names = "attempts", "failures", "again", "blocked", "redriven"
+    maps: dict[str, dict[int, object]] = {name: {} for name in names}
     end, committed = 100, Progress(100, [])
     topic.write(committed)
     for step in range(150):
@@ -144,9 +143,8 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
                 known.pop(number, None)
         for number in chance.sample(list(unfinished), len(unfinished) // 4):
             name = chance.choice(list(maps))
-            maps[name][number] = (
-                Failures(chance.randrange(1, 5), SINCE_MS + step) if name == "failures" else 1 + step
-            )
+            failed = Failures(chance.randrange(1, 5), SINCE_MS + step)
+            maps[name][number] = failed if name == "failures" else 1 + step
         if chance.random() < 0.1:
             maps["again"][chance.randrange(100)] = 0  # a finished message, below all others
             maps["redriven"][chance.randrange(100)] = step + 1

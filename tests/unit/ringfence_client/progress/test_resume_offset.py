@@ -40,9 +40,8 @@ def test_another_topic(committed: int | None, end: int, start: int) -> None:
 @pytest.mark.parametrize("committed", [0, 40, 110, 400])
 def test_offset_that_was_moved(committed: int) -> None:
     """An offset that was moved counts, and messages finished above it do not."""
-    assert resume(RECORD, replace(LOG, committed=committed)) == Resumption(
-        Progress(committed, topic_id="A"), moved=True
-    )
+    moved = Resumption(Progress(committed, topic_id="A"), moved=True)
+    assert resume(RECORD, replace(LOG, committed=committed)) == moved
 
 
 def test_lost_tail() -> None:
@@ -76,6 +75,5 @@ def test_how_much_is_missing(start: int, missed: int) -> None:
 def test_offset_that_was_set_beyond_the_end(committed: int) -> None:
     """An offset beyond the end names no message, so the record decides, and in a recreated topic the start."""
     assert resume(RECORD, replace(LOG, committed=committed)) == Resumption(RECORD, beyond=True)
-    assert resume(RECORD, Log("B", committed, 3, 500)) == Resumption(
-        replace(FRESH, next=3), recreated=True, beyond=True
-    )
+    beyond = Resumption(replace(FRESH, next=3), recreated=True, beyond=True)
+    assert resume(RECORD, Log("B", committed, 3, 500)) == beyond

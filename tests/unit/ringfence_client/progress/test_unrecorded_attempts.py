@@ -11,9 +11,8 @@ BEFORE = Progress(0, attempts={1: 3, 2: 1, 3: 2}, failures={1: Failures(1, 0), 3
 def test_attempts_of_a_process_that_lives_are_forgotten() -> None:
     """Earlier deaths and all failures stay; what was begun and did not fail since counts no more, and nothing is suspected."""
     attempts = {1: 4, 2: 3, 3: 4, 4: 1}
-    later = Progress(
-        0, attempts=attempts, failures={**BEFORE.failures, 2: Failures(1, 0), 3: Failures(3, 0)}, state=HELD
-    )
+    failures = {**BEFORE.failures, 2: Failures(1, 0), 3: Failures(3, 0)}
+    later = Progress(0, attempts=attempts, failures=failures, state=HELD)
 
     assert unrecorded_attempts.find(BEFORE) == {1: 2, 2: 1}
     found = unrecorded_attempts.survived(later, unrecorded_attempts.find(BEFORE))

@@ -20,9 +20,8 @@ class Record(NamedTuple):
 
 
 def slot(sequence: int, identity: bytes, offset: int = 0) -> Record:
-    return Record(
-        codec.ring_key(100, sequence), codec.ring_value(sequence, identity, Origin(0, offset, 1_000))
-    )
+    value = codec.ring_value(sequence, identity, Origin(0, offset, 1_000))
+    return Record(codec.ring_key(100, sequence), value)
 
 
 def meta(next_offset: int, head: int = 0, capacity: int = 100, topic_id: str = "T") -> Record:

@@ -77,11 +77,7 @@ def test_transaction() -> None:
 @pytest.mark.parametrize(
     ("keys", "given", "fault"),
     [
-        (
-            {"duplicate_id_from": ["header:a", "key"]},
-            {"duplicate_id": "a"},
-            "from the header:a, key of a mess",
-        ),
+        ({"duplicate_id_from": ["header:a", "key"]}, {"duplicate_id": "a"}, "the header:a, key of a mess"),
         ({}, {"value": None, "duplicate_id": "a"}, "neither a value nor a key"),
         ({}, {"headers": [("_RF_SOURCE", "a")]}, "Ringfence's own: rename it"),
         ({}, {"duplicate_id": 1}, "1 is of type int: give bytes or a string"),

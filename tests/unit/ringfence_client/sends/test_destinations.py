@@ -114,11 +114,7 @@ def test_ids_are_bounded_and_distinct() -> None:
         ("nowhere", {}, "nowhere does not exist, so nothing is sent: create it"),
         ("plain", {"partition": 4}, "partition 4 of plain, which has 4"),
         ("plain", {"timestamp": 1}, "message.timestamp.before.max.ms=1000"),
-        (
-            "plain",
-            {"value": b"v" * 5_000},
-            "send 2 to plain is a record of about 5100 bytes, and the topic takes 4096",
-        ),
+        ("plain", {"value": b"v" * 5_000}, "record of about 5100 bytes, and the topic takes 4096"),
         ("compacted", {}, "send 2 to compacted has no key"),
         ("orders.accepted", {}, "the accepted topic of address 'orders', which only Ringfence writes"),
         ("shop-progress", {}, "which only Ringfence writes"),

@@ -32,9 +32,7 @@ def test_every_field_can_be_given() -> None:
         message(b"5", group=b"alice"),
         message(b"5", group=b"alice", key=b"order-1", headers={"a": "b"}, duplicate_id="id-1"),
         message(None, key="k", part=PartNumber(2, 3), sequence=7, source="orders/3/17", timestamp=5),
-        message(
-            b"5", headers=[("_HQ_DUPL_ID", b"other")], duplicate_id=b"other", verdict="DUPLICATE orders/0/1"
-        ),
+        message(b"5", headers=[("_HQ_DUPL_ID", b"x")], duplicate_id=b"x", verdict="DUPLICATE orders/0/1"),
     ],
 )
 def test_its_record_is_the_same_message(made: Message) -> None:
@@ -42,6 +40,4 @@ def test_its_record_is_the_same_message(made: Message) -> None:
     record = accepted_record(made, SETTINGS.addresses[0], 0)
     read = MessageFactory(SETTINGS.addresses[0]).make(record, 1, Fence(1))
 
-    assert {name: getattr(read, name) for name in COMPARED} == {
-        name: getattr(made, name) for name in COMPARED
-    }
+    assert [getattr(read, name) for name in COMPARED] == [getattr(made, name) for name in COMPARED]

@@ -48,9 +48,7 @@ def test_what_is_well() -> None:
     away = _page(consumer, broker="away", faults=["progress is not written", "orders.accepted: no answer"])
     assert "1 thing to act on" in away
     assert "brokers do not answer" in away
-    letters = OpenRecords(
-        count=3, at_least=False, oldest_seconds=50.0, oldest_place="0/7", oldest_reason="ValueError"
-    )
+    letters = OpenRecords(count=3, at_least=False, oldest_seconds=50.0, oldest_place="0/7", oldest_reason="x")
     opened = _page(consumer, letters, ready=True)
     assert "1 thing to act on" in opened
     assert "3 dead letters are open, the oldest for 50 s" in opened
@@ -84,9 +82,8 @@ def test_runs() -> None:
         consumer.dispatcher.runs._begun[object()] = message, now - 10 * offset
     page = _page(consumer)
 
-    assert page.index(f"<th scope=row>0/{ROWS_MAX + 2}</th>") < page.index(
-        f"<th scope=row>0/{ROWS_MAX + 1}</th>"
-    )
+    rows = [page.index(f"<th scope=row>0/{ROWS_MAX + at}</th>") for at in (2, 1)]
+    assert rows == sorted(rows)
     assert "and 3 more" in page
     assert "<span class='ill'>17 minutes</span>" in page
     release = "ringfence groups release orders 'it'\"'\"'s' --consumer-group billing"
