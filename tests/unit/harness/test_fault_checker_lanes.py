@@ -33,10 +33,8 @@ def test_one_ring_for_the_address() -> None:
     finding = only(_of_one_lane([here, there], _numbered(here, there)))
     assert finding.anomaly is Anomaly.FORGOTTEN
     assert finding.places == (there.place, here.place)
-    assert found(story([here, there], [*accept(here), *accept(there, partition=1)], lanes=2)) == {
-        "CORRUPTED": 2,
-        "CROSS-LANE": 1,
-    }
+    of_two = story([here, there], [*accept(here), *accept(there, partition=1)], lanes=2)
+    assert found(of_two) == {"CORRUPTED": 2, "CROSS-LANE": 1}
 
 
 @pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])

@@ -116,9 +116,8 @@ def test_a_package_that_python_does_not_take(folder: Path) -> None:
 
 def test_exceptions_by_name(folder: Path) -> None:
     """Python's by their names; those of a module or of a class, also one that only the current folder has."""
-    (folder / f"{MODULE}.py").write_text(
-        "class BadOrder(Exception): pass\nclass Desk:\n    class Closed(Exception): pass\n"
-    )
+    code = "class BadOrder(Exception): pass\nclass Desk:\n    class Closed(Exception): pass\n"
+    (folder / f"{MODULE}.py").write_text(code)
     (folder / f"{MODULE}_room").mkdir()
     (folder / f"{MODULE}_room" / "__init__.py").touch()
     (folder / f"{MODULE}_room" / "errors.py").write_text("class Full(Exception): pass\n")

@@ -160,10 +160,8 @@ def test_no_quarantine() -> None:
         window.open(partition, TOPIC_ID, 10)
     first, second = window.places[1], window.places[2]
     loader = BatchBuilder(plan(), NO_QUARANTINE, Builder, {}, Refused())
-    records = {
-        first: [Fetched(10), Fetched(11, value=b"x" * 600), Fetched(12)],
-        second: [Fetched(10, b"h"), Fetched(11, b"h")],
-    }
+    records = {first: [Fetched(10), Fetched(11, value=b"x" * 600), Fetched(12)]}
+    records[second] = [Fetched(10, b"h"), Fetched(11, b"h")]
     load = loader.load(window.start_cycle({1: 13, 2: 12}), records, {})
 
     assert {place: error.offset for place, error in load.stopped.items()} == {first: 11}

@@ -157,13 +157,8 @@ async def test_fewer_at_once_over_a_narrow_link() -> None:
     assert (flow.portion.bytes, flow.records_at_once()) == (flow.portion.most, CYCLE_RECORDS_MAX)
     assert not flow.learn(SessionEndedError("no answer", late=True))
     assert flow.portion.bytes < flow.portion.most
-    await flow.send(
-        cast("ProducerSession", _Life()),
-        cast("BatchBuilder", _Large()),
-        flow.wanted(),
-        Read({0: []}, {0: 20}),
-        _not_asked,
-    )
+    life, loader = cast("ProducerSession", _Life()), cast("BatchBuilder", _Large())
+    await flow.send(life, loader, flow.wanted(), Read({0: []}, {0: 20}), _not_asked)
     assert flow.records_at_once() == flow.portion.bytes // LARGE
 
 

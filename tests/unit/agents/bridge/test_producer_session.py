@@ -4,12 +4,7 @@ import asyncio
 from typing import cast
 
 import pytest
-from aiokafka.errors import (
-    KafkaError,
-    KafkaTimeoutError,
-    MessageSizeTooLargeError,
-    TopicAuthorizationFailedError,
-)
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 
 from agents.bridge.batch_builder import Batch
 from agents.bridge.producer_session import ProducerSession, SessionEndedError
@@ -28,7 +23,7 @@ from tests.support.bridges.simulated import Producer
         (KafkaTimeoutError("away"), True, False),
     ],
 )
-async def test_what_a_refusal_is_about(error: KafkaError, quarantine: bool, of_this_record: bool) -> None:
+async def test_what_a_refusal_is_about(error: Exception, quarantine: bool, of_this_record: bool) -> None:
     """A producer that may not write to the target forwards nothing.
 
     One that may not write to the quarantine topic lacks only that destination.

@@ -82,11 +82,7 @@ class Circle:
         loader = BatchBuilder(plan, Target(4, BYTES_MAX, False, BYTES_MAX, topics), Builder, {}, Refused())
         load = loader.load(window.start_cycle({0: offset + 1}), {window.places[0]: [record]}, {})
         self.loads.append(load)
-        return [
-            (record["key"], record["value"], record["headers"])
-            for batch in load.batches
-            for record in batch.builder.records
-        ]
+        return [(r["key"], r["value"], r["headers"]) for batch in load.batches for r in batch.builder.records]
 
     @property
     def returned(self) -> int:
@@ -152,9 +148,7 @@ ALL, CHAIN = dict.fromkeys("abc", "abc"), {"a": "ab", "b": "abc", "c": "bc"}
 @pytest.mark.parametrize(("known", "max_hops"), [(ALL, 1), (ALL, 2), (ALL, 3), (CHAIN, 2)])
 @pytest.mark.parametrize("sender", ["a", "b", "c"])
 @pytest.mark.parametrize("headers", [[], [("_AMQ_DUPL_ID", b"i")]])
-def test_each_member_gets_it_once(
-    known: dict[str, str], max_hops: int, sender: str, headers: list[tuple[str, bytes]]
-) -> None:
+def test_each_member_gets_it_once(known: Any, max_hops: int, sender: str, headers: Any) -> None:
     """A message that one bridge brings to a member is not brought there by another, at any hop limit.
 
     Members at the ends of a chain get each other's messages from the one between.
@@ -201,9 +195,8 @@ def test_told_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     settle(3)
     settle(4)
     settle(5)
-    assert [record.getMessage()[:60] for record in caplog.records] == [
-        "bridge to-b: 3 messages of transfers.accepted were already a"
-    ]
+    (line,) = caplog.messages
+    assert line.startswith("bridge to-b: 3 messages of transfers.accepted were already a")
     assert "*aaa,*bbb" in caplog.text
     now += TELL_S
     settle(1)

@@ -24,10 +24,8 @@ def test_as_it_is() -> None:
 def test_accepted_record() -> None:
     """An accepted record gets its input key back, a null one too, and loses the headers that the lane wrote."""
     ours: list[Header] = [("_RF_SOURCE", b"o/0/1"), ("a", b"1"), ("_RF_TX_PART", b"1/2"), ("_RF_SEQ", b"7")]
-    found = [
-        Translator().translate(Record(b"group", (*ours, *key)))
-        for key in ([("_RF_KEY", b"input key")], [("_RF_KEY", None)], [])
-    ]
+    keys: list[list[Header]] = [[("_RF_KEY", b"input key")], [("_RF_KEY", None)], []]
+    found = [Translator().translate(Record(b"group", (*ours, *key))) for key in keys]
 
     assert [item and (item.key, list(item.headers)) for item in found] == [
         (key, [("a", b"1")]) for key in (b"input key", None, b"group")

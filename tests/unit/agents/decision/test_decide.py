@@ -279,11 +279,8 @@ def test_refused_burns_no_slot() -> None:
 def test_without_an_id_to_quarantine(topic: str) -> None:
     """A message without an ID goes to quarantine if the address says so, wherever its home is; the reason names the part."""
     path = _path(duplicate_id_from=["header:a", "header:b"], duplicate_id_missing="quarantine")
-    records = [
-        Given(0, HOME, [("a", b"1"), ("b", b"1")]),
-        Given(1, HOME, [("a", b"1")]),
-        Given(2, AWAY, [("b", b"1")]),
-    ]
+    a, b = ("a", b"1"), ("b", b"1")
+    records = [Given(0, HOME, [a, b]), Given(1, HOME, [a]), Given(2, AWAY, [b])]
     if topic == FORWARD:
         records = [
             replace(record, headers=forwarded_headers(record, b"orders/1/%d" % record.offset))

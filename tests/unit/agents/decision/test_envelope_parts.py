@@ -1,5 +1,7 @@
 """Transactions as a lane sees them: owners of parts, IDs and partitions."""
 
+from typing import Any
+
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 
@@ -14,15 +16,11 @@ from tests.unit.agents.decision.test_decide_envelopes import SETTINGS, Lane, env
     "addresses",
     [[None, None], [None, "transfers"], ["payments", None], ["notes", None], ["ledgers", None], ["", None]],
 )
-def test_bare_parts_are_read_as_all_others(
-    addresses: list[str | None], own_id: bytes | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bare_parts_are_read_as_others(addresses: Any, own_id: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that are read in fewer steps yield the same result, or the same error."""
     address = SETTINGS.addresses[0]
     units = Units(address, SETTINGS.transaction_targets(address))
-    bare = [
-        {"key": "k", "value": "v"} | ({"address": name} if name is not None else {}) for name in addresses
-    ]
+    bare = [{"key": "k", "value": "v"} | ({} if name is None else {"address": name}) for name in addresses]
 
     def opened() -> object:
         try:
@@ -41,9 +39,7 @@ def test_old_timestamps_of_parts() -> None:
     lane = Lane()
     lane.emitter._outputs.aged_ms["payments.accepted"] = 1_000.0
     batch = lane.decide(envelope(0, part(), part("payments")))
-    made = [
-        (item.topic, item.aged)
-        for item in lane.emitter.emit(batch, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1))
-    ]
+    batches = lane.emitter.emit(batch, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1))
+    made = [(item.topic, item.aged) for item in batches]
 
     assert made == [("transfers.accepted", False), ("payments.accepted", True)]

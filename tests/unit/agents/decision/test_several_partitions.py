@@ -37,9 +37,11 @@ def _headers(lane: Lane, outcome: Outcome) -> list[Mapping[str, bytes | None]]:
 def test_an_id_is_known_in_all_partitions() -> None:
     """An ID is known in all partitions of a lane, even within one transaction. Each origin names its partition."""
     lane = _lane()
-    outcome = lane.decide_all(
-        {0: [record(5, b"a", b"1"), record(6, b"a", None)], 3: [record(1, b"z", b"1"), record(2, b"z", b"2")]}
+    first, second = (
+        [record(5, b"a", b"1"), record(6, b"a", None)],
+        [record(1, b"z", b"1"), record(2, b"z", b"2")],
     )
+    outcome = lane.decide_all({0: first, 3: second})
     lane.table.apply(outcome)
 
     assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED, DUPLICATE, ACCEPTED]

@@ -53,9 +53,8 @@ def _starts(lanes: int, offsets: Offsets, notes: list[str]) -> tuple[StartOffset
         0.0,
         dict.fromkeys(topics, "id"),
     )
-    starts = StartOffsets(
-        LaneIdentity.of_lane(settings, address, 0), cast("Any", offsets), None, lambda: True, notes.append
-    )
+    identity: Any = LaneIdentity.of_lane(settings, address, 0)
+    starts = StartOffsets(identity, cast("Any", offsets), None, lambda: True, notes.append)
     return starts, facts
 
 

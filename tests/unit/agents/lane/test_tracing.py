@@ -60,10 +60,8 @@ def test_linked(exporter: Any) -> None:
 
 def test_bounded(exporter: Any) -> None:
     """The span of a batch of thousands has as many links as it can hold."""
-    with batch_span(
-        "orders-0",
-        _due(0, [Given(index, None, (("traceparent", _parent(index + 1)),)) for index in range(5_000)]),
-    ):
+    records = [Given(at, None, (("traceparent", _parent(at + 1)),)) for at in range(5_000)]
+    with batch_span("orders-0", _due(0, records)):
         pass
     (span,) = exporter.get_finished_spans()
 

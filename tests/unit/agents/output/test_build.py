@@ -192,11 +192,8 @@ def test_partitions_and_order(size: int) -> None:
 
     A full batch is followed by another of its partition. A record larger than a batch goes in one of its own.
     """
-    source = random.Random(4)
-    records = [
-        Given(index, key=b"%d" % source.randint(0, 9), value=source.randbytes(source.randint(0, 400)))
-        for index in range(500)
-    ]
+    rng = random.Random(4)
+    records = [Given(at, b"%d" % rng.randint(0, 9), rng.randbytes(rng.randint(0, 400))) for at in range(500)]
     records[250] = Given(250, value=b"x" * 5_000)
     batches = _emit(_emitter(3), records, new_builder=_builders(size))
 
@@ -419,10 +416,8 @@ def test_no_digest_by_an_old_size() -> None:
 
 def _change(count: int, removed: Sequence[bytes]) -> Change:
     ids = [stored_ids.encode_id(b"id-%d" % index) for index in range(count)]
-    slots = [
-        (codec.ring_key(500, index), codec.ring_value(index, ids[index], Origin(3, index, 1)))
-        for index in range(count)
-    ]
+    values = [codec.ring_value(at, id_, Origin(3, at, 1)) for at, id_ in enumerate(ids)]
+    slots = [(codec.ring_key(500, at), value) for at, value in enumerate(values)]
     meta = Meta(500, count, 0, {"orders": 9}, {"orders": 4}, "0011")
     checked = Checked([ACCEPTED] * count, [None] * count, 0, ids, [1] * count)
     return Change(checked, slots, list(removed), meta)

@@ -27,10 +27,8 @@ from tables.promise import Promise
 
 
 def _settings(instance: str = "w", **keys: Any) -> Settings:
-    addresses = [
-        {"name": "orders", "transaction_addresses": ["stock"], **keys},
-        {"name": "stock", "group_header": "g"},
-    ]
+    orders = {"name": "orders", "transaction_addresses": ["stock"], **keys}
+    addresses = [orders, {"name": "stock", "group_header": "g"}]
     return validate({"app": {"instance": instance}, "addresses": addresses})
 
 
@@ -134,9 +132,8 @@ def test_who_says_what() -> None:
     """
     large = own_statement(_settings("a"))
     small = own_statement(_settings("b", id_cache_size=50, id_max_age=1.5))
-    other = own_statement(
-        validate({"app": {"instance": "c"}, "addresses": [{"name": "x", "id_cache_size": 1}]})
-    )
+    elsewhere = [{"name": "else", "id_cache_size": 1}]
+    other = own_statement(validate({"app": {"instance": "c"}, "addresses": elsewhere}))
     twin = small._replace(worker="a")
 
     assert unlike_limits("orders", [large, large, other]) == []

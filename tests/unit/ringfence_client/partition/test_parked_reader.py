@@ -24,9 +24,8 @@ async def test_a_record_that_is_gone_is_counted(monkeypatch: pytest.MonkeyPatch,
     window = Window(Progress(5, again=(1,)), memory=MemoryBudget(2**20), records_max=2)
     window.feed(of(b"a", *range(5, 10)))
     writer = SimpleNamespace(count_changes=lambda: None)
-    held = HeldPartition(
-        Lease("billing", "orders.accepted", 0, "me"), window, cast(Any, writer), reader.read_parked, unused
-    )
+    lease = Lease("billing", "orders.accepted", 0, "me")
+    held = HeldPartition(lease, window, cast(Any, writer), reader.read_parked, unused)
 
     async def none(*_: object) -> None:
         return None

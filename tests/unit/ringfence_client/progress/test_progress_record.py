@@ -34,9 +34,7 @@ def test_key() -> None:
     assert progress_record.encode_key("g", "t", 1) == b'["g","t",1]'
 
 
-@pytest.mark.parametrize(
-    "key", [b"", b"group", b'["g","t"]', b'["g","t","one"]', b'["g","t",null]', b"7", b"\xff", b'{"a":1}']
-)
+@pytest.mark.parametrize("key", [b"", b'["g","t"]', b'["g","t","one"]', b"7", b"\xff", b'{"a":1}'])
 def test_no_key(key: bytes) -> None:
     with pytest.raises(ProgressFormatError, match="is no key of a progress record") as raised:
         progress_record.decode_key(key)

@@ -46,10 +46,11 @@ class _Topic:
             else:
                 self.values[key] = value
 
-    def read(self) -> Progress:
-        return progress_record.decode(
-            self.values[KEY], lambda number: self.values.get(record_parts.key_of(KEY, number))
-        )
+    def read(self, *, partial: bool = False) -> Progress:
+        def part(number: int) -> bytes | None:
+            return self.values.get(record_parts.key_of(KEY, number))
+
+        return progress_record.decode(self.values[KEY], part, partial=partial)
 
 
 def _between(offsets: list[int]) -> list[tuple[int, int]]:
@@ -188,9 +189,7 @@ def test_missing_part_is_noticed() -> None:
         topic.values |= {key: older} if there else {}
         with pytest.raises(MissingPartsError, match="not there as it names them: 3"):
             topic.read()
-        found = progress_record.decode(
-            topic.values[KEY], lambda item: topic.values.get(record_parts.key_of(KEY, item)), partial=True
-        )
+        found = topic.read(partial=True)
         assert 0 < len(progress.attempts) - len(found.attempts) <= PART_MAX
         assert set(found.attempts.items()) <= set(attempts.items())
         assert set(found.finished) < set(progress.finished)

@@ -60,9 +60,7 @@ def test_malformed(data: str, fault: str) -> None:
         (-1, [], "-1 is no offset"),
     ],
 )
-def test_runs_that_are_none(
-    use: Callable[[int, list[Run]], object], next_offset: int, runs: list[Run], fault: str
-) -> None:
+def test_wrong_runs(use: Callable[..., object], next_offset: int, runs: list[Run], fault: str) -> None:
     """Runs are in order, apart, not empty, and not below the floor: others are refused before they are written."""
     with pytest.raises(ValueError, match=fault):
         use(next_offset, runs)

@@ -3,13 +3,7 @@
 import pytest
 
 from ringfence_client.receipts import changelog_records
-from ringfence_client.receipts.changelog_records import (
-    ChangelogFormatError,
-    Place,
-    id_of,
-    place_of,
-    read_state,
-)
+from ringfence_client.receipts.changelog_records import Place, id_of, place_of, read_state
 from ringfence_kafka.protocol import stored_ids
 from tables import codec
 from tables.codec import Meta, Origin
@@ -54,9 +48,11 @@ def test_meta_record(lanes: int, key: str) -> None:
 
 @pytest.mark.parametrize("value", [b"", b"\x01", b"\xff" * 40])
 def test_unknown_formats(value: bytes) -> None:
-    with pytest.raises(ChangelogFormatError, match="install the ringfence-client of the workers' version"):
+    with pytest.raises(
+        changelog_records.ChangelogFormatError, match="install the ringfence-client of the workers' version"
+    ):
         id_of(value)
-    with pytest.raises(ChangelogFormatError, match="a meta record"):
+    with pytest.raises(changelog_records.ChangelogFormatError, match="a meta record"):
         read_state(value)
 
 

@@ -137,9 +137,8 @@ async def test_refused_before_the_transaction(topic: str, given: dict[str, Any],
 async def test_a_known_state_topic() -> None:
     """A state topic that is known already still takes no sends of handlers."""
     destinations = _destinations(cluster := _Cluster())
-    cluster.there |= {
-        destinations.state_topic: TopicDescription(destinations.state_topic, 4, {"cleanup.policy": "compact"})
-    }
+    topic = destinations.state_topic
+    cluster.there[topic] = TopicDescription(topic, 4, {"cleanup.policy": "compact"})
     origin = _sending()
     await destinations.resolve(origin.effects)
     assert await destinations.state_partitions(create=False) == 4

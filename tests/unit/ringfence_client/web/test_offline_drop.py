@@ -1,6 +1,6 @@
 """Dropping messages of a partition without a consumer, with a stand-in for the cluster."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,9 +44,7 @@ class _Partition:
     close = nothing
 
 
-async def _read(
-    _: object, __: str, ___: int, start: int, end: int, consume: Callable[[Sequence[Any]], Awaitable[None]]
-) -> int:
+async def _read(_: object, __: str, ___: int, start: int, end: int, consume: Callable[[Any], Any]) -> int:
     await consume(LOG[start:end])
     return end
 
@@ -54,11 +52,8 @@ async def _read(
 async def _drop(monkeypatch: pytest.MonkeyPatch, partition: _Partition, group: bytes, below: int) -> None:
     settings = validate({"addresses": [{"name": "orders"}]})
     monkeypatch.setattr(offline_drop, "LeaseAcquisition", lambda *_: partition)
-    monkeypatch.setattr(
-        offline_drop,
-        "ProgressTopic",
-        lambda *_: SimpleNamespace(start=partition.nothing, stop=partition.nothing),
-    )
+    topic = SimpleNamespace(start=partition.nothing, stop=partition.nothing)
+    monkeypatch.setattr(offline_drop, "ProgressTopic", lambda *_: topic)
     monkeypatch.setattr(topics, "prepare", partition.nothing)
     cluster: Any = SimpleNamespace(group_id="billing")
     await offline_drop.drop_below(settings, settings.addresses[0], cluster, 0, group, below, "T", print)
@@ -68,9 +63,8 @@ async def test_what_is_named_is_finished_at_once(monkeypatch: pytest.MonkeyPatch
     """A drop finishes only messages of the group below the bound: blocked, failing and redriven ones."""
     monkeypatch.setattr(LogReader, "read_range", _read)
     failing = {number: Failures(1, 0) for number in (5, 6, 7)}
-    partition = _Partition(
-        Progress(3, blocked=(3, 4, 9), attempts=dict.fromkeys((5, 6, 7), 1), failures=failing, again=(0, 1))
-    )
+    attempts = dict.fromkeys(failing, 1)
+    partition = _Partition(Progress(3, blocked=(3, 4, 9), attempts=attempts, failures=failing, again=(0, 1)))
     await _drop(monkeypatch, partition, b"a", 9)
 
     assert partition.written is not None

@@ -74,11 +74,9 @@ def test_the_last_failures() -> None:
 def test_runs() -> None:
     """Runs stand with the longest first. A long one is marked, with the command that ends it; only so many are shown."""
     consumer = unconnected()
-    now = time.monotonic()
+    now, fence = time.monotonic(), consumer.partitions[0].fence
     for offset in range(ROWS_MAX + 3):
-        message: Any = SimpleNamespace(
-            partition=0, offset=offset, group=b"it's", attempt=1, held=consumer.partitions[0].fence
-        )
+        message: Any = SimpleNamespace(partition=0, offset=offset, group=b"it's", attempt=1, held=fence)
         consumer.dispatcher.runs._begun[object()] = message, now - 10 * offset
     page = _page(consumer)
 

@@ -231,13 +231,8 @@ def test_purged_while_it_failed() -> None:
 def test_failures_of_what_is_finished() -> None:
     """A record that names some is read without them, but for what is to be done again."""
     offsets = (1, 2, 4, 5, 6)
-    progress = Progress(
-        4,
-        [(5, 6)],
-        attempts=dict.fromkeys(offsets, 1),
-        failures=dict.fromkeys(offsets, Failures(1, 0)),
-        again=(2,),
-    )
+    failures = dict.fromkeys(offsets, Failures(1, 0))
+    progress = Progress(4, [(5, 6)], attempts=dict.fromkeys(offsets, 1), failures=failures, again=(2,))
     window = _window(progress)
 
     assert (sorted(window.attempts.counts), sorted(window.attempts.failures)) == ([2, 4, 6], [2, 4, 6])
