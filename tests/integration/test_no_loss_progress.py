@@ -8,9 +8,9 @@ import pytest
 from ringfence_client import Message, Reject
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
-from tests.support.consumers.in_process import Recorder, consuming, numbered
+from tests.support.consumers.in_process import Recorder, consuming, interleaved, numbered
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, until
+from tests.support.lanes import LIMIT_S, planted, until
 
 MOVED = "was moved from"
 
@@ -97,6 +97,31 @@ async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureF
         assert all(f"begins at {deleted}" in gap and f"up to {deleted} messages" in gap for gap in gaps)
         assert caplog.text.count("GAP: ") == len(gaps)
         assert running.consumer.dispatcher.counts["gap_records"] == 0
+
+
+async def test_progress_that_cannot_be_written(bootstrap: str) -> None:
+    """Handlers continue while progress cannot be written, until somebody might take the lease; then all their work is written."""
+    handler, writes = Recorder(), 0
+
+    async def fail(_point: str, _lane: str) -> None:
+        nonlocal writes
+        writes += 1
+        if writes <= 4:
+            raise OSError("planted")
+
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, lease_timeout=60.0, lease_idle=60.0)
+        with planted("before-commit", bench.lease_name(), fail):
+            bench.send(*interleaved(10, 20))
+            await until(lambda: len(handler.done) == 200, lambda: str(len(handler.done)))
+
+            assert writes < 4
+
+            await until(lambda: writes >= 4, lambda: str(writes))
+        await running.stop()
+
+        assert sorted(handler.offsets) == list(range(200))
+        assert (await bench.agreed()).next == 200
 
 
 async def test_written_on_many(bootstrap: str) -> None:

@@ -160,7 +160,7 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
     """Each source redrives, drops and lists only its own records in a quarantine that bridges of one name share.
 
     The verbs name the records of the other source. Here two branches have bridges of one name to one centre. A record goes to its home
-    in the target, without its hop.
+    in the target, without its hop, at the present time.
     """
     scene = Scene(bootstrap)
     bridge = f"{scene.name}-bridge"
@@ -186,7 +186,7 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
         bootstrap,
         f"{bridge}.quarantine",
         [
-            Sent(b"id", home, branch, (*hop, ("_RF_BRIDGE_APP", settings.app.id.encode())))
+            Sent(b"id", home, branch, (*hop, ("_RF_BRIDGE_APP", settings.app.id.encode())), 1_000)
             for branch, settings in [(b"bremen", bremen), (b"kassel", kassel), (b"kassel-2", kassel)]
         ],
     )
@@ -200,6 +200,7 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
     (came,) = scene.came()
     assert (came.partition, came.key, came.value) == (1, home, b"bremen")
     assert came.headers == [("h", b"1"), ("_AMQ_DUPL_ID", b"id"), (REDRIVEN, b"1")]
+    assert came.timestamp > 1_700_000_000_000
     assert f"{kassel.app.id}: 2" in capsys.readouterr().err
     assert redrive(bremens) == 1
     at = Selection(at=[(0, 1)])
