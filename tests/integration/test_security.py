@@ -18,6 +18,7 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 
 from ringfence_kafka.config.load import load
 from tests.support import kafka
+from tests.support.brokers.acls import Right
 from tests.support.brokers.secured import (
     LONG_AGO,
     PASSWORD,
@@ -26,7 +27,6 @@ from tests.support.brokers.secured import (
     USER,
     WRONG_PASSWORD,
     Access,
-    Right,
     SecuredBroker,
 )
 from tests.support.checkout import ROOT
