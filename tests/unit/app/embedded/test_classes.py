@@ -10,13 +10,9 @@ from app.embedded import classes, jars
 from ringfence_kafka.process import java
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "cache_directory", lambda: tmp_path)
-
-
-def test_none_and_one_that_does_not_fit(tmp_path: Path) -> None:
+def test_none_and_one_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker starts without a missing archive, and silently ignores a damaged one or that of another Java."""
+    monkeypatch.setattr(jars, "cache_directory", lambda: tmp_path)
     program = java.find()
     none = classes.reading(program, str(tmp_path))
     classes.archive(program, str(tmp_path)).write_bytes(os.urandom(100_000))

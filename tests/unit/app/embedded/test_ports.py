@@ -44,14 +44,12 @@ def test_nobody_else_is_given_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_port_on_which_somebody_listens_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server((HOST, 0)) as other:
+    """Where nobody could listen beside its holder, a port is not held."""
+    with socket.create_server((HOST, 0)) as other, monkeypatch.context() as patch:
         port = other.getsockname()[1]
-        monkeypatch.setattr(ports, "_RANGE", range(port, port + 1))
+        patch.setattr(ports, "_RANGE", range(port, port + 1))
         with pytest.raises(PrerequisiteError, match="no free port"):
             ports.choose(HOST)
-
-
-def test_where_nobody_could_listen_beside_it_a_port_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_fault", lambda *_: OSError())
     port = ports.choose(HOST)
     assert ports._held[port] is None

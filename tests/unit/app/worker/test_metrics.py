@@ -7,15 +7,14 @@ from agents.lane.lane import LaneState
 from app.worker.metrics import _address_gauges, _lane_gauges
 
 
-class _Ring:
+class _Ring(list[int]):
     capacity = 5
-
-    def __len__(self) -> int:
-        return 3
 
 
 def _lane(number: int, following: int) -> Any:
-    opening = SimpleNamespace(table=SimpleNamespace(ring=_Ring()), rules_fault="" if number else "why")
+    opening = SimpleNamespace(
+        table=SimpleNamespace(ring=_Ring(range(3))), rules_fault="" if number else "why"
+    )
     frequent = FrequentId(b"", 3, 4) if number else None
     outcomes = SimpleNamespace(
         forwarding=SimpleNamespace(share=number / 4), frequent_ids=SimpleNamespace(most=frequent)

@@ -15,18 +15,18 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.committed_offsets import Committed
 from tests.support.statuses import STATUS, only
 
+MEMBERS = [{"name": "berlin"}, {"name": "paris", "bootstrap_servers": "p:9092"}]
 CONNECTION = {
-    "name": "eu", "this": "berlin", "addresses": ["orders"], "load_balancing": "strict",
-    "members": [{"name": "berlin"}, {"name": "paris", "bootstrap_servers": "p:9092"}],
-}  # fmt: skip
-SETTINGS = validate(
-    {
-        "app": {"id": "shop"},
-        "bridges": [{"name": "west", "source_topic": "s", "target_address": "orders"}],
-        "addresses": [{"name": "orders"}, {"name": "orders.shared"}],
-        "cluster_connections": [CONNECTION],
-    }
-)
+    "name": "eu",
+    "this": "berlin",
+    "addresses": ["orders"],
+    "load_balancing": "strict",
+    "members": MEMBERS,
+}
+SETTINGS = validate({
+    "app": {"id": "shop"}, "addresses": [{"name": "orders"}, {"name": "orders.shared"}], "cluster_connections": [CONNECTION],
+    "bridges": [{"name": "west", "source_topic": "s", "target_address": "orders"}],
+})  # fmt: skip
 
 
 def test_names() -> None:

@@ -40,8 +40,8 @@ FORWARD = "rf-orders-forward"
 RULES = {"input_topic": "orders"}
 
 
-def _address(lanes: int = 0, size: int = CAPACITY) -> AddressSettings:
-    return AddressSettings.model_validate({"name": "orders", "lanes": lanes, "id_cache_size": size})
+def _address(**keys: object) -> AddressSettings:
+    return AddressSettings.model_validate({"name": "orders", "id_cache_size": CAPACITY, **keys})
 
 
 class Record(NamedTuple):
@@ -181,14 +181,14 @@ def _accepted(lanes: int, count: int = 20) -> list[tuple[bytes, int, int]]:
     return [(b"id-%d" % number, number % lanes, 1_000 + number) for number in range(count)]
 
 
-def _plan(logs: _Logs, partitions: int, lanes: int, size: int = CAPACITY) -> Regrouping:
-    return plan(_address(size=size), partitions, logs.metas(), lanes)
+def _plan(logs: _Logs, partitions: int, lanes: int, **keys: object) -> Regrouping:
+    return plan(_address(**keys), partitions, logs.metas(), lanes)
 
 
-async def _regroup(logs: _Logs, partitions: int, lanes: int, size: int = CAPACITY) -> Regrouping:
-    regrouping = _plan(logs, partitions, lanes, size)
+async def _regroup(logs: _Logs, partitions: int, lanes: int, **keys: object) -> Regrouping:
+    regrouping = _plan(logs, partitions, lanes, **keys)
     if not regrouping.done:
-        work = Regroup(_address(size=size), "rf", regrouping, logs, Steps(None))
+        work = Regroup(_address(**keys), "rf", regrouping, logs, Steps(None))
         await work.mark()
         ends = {lane: 50 + lane for lane in range(partitions)}
         await work.write(len(logs.logs), Forwarded(FORWARD, "f2", ends))
@@ -225,13 +225,7 @@ async def test_a_promise_of_joined_lanes() -> None:
     """The joined ring has the promise of the file, and counts the young IDs for which it has no room."""
     logs = _Logs(4)
     _begun(0, 4, logs, _accepted(4, 10))
-    promised = AddressSettings.model_validate(
-        {"name": "orders", "lanes": 1, "id_cache_size": 2, "id_cache_size_max": 6, "id_min_age": "7ms"}
-    )
-    regrouping = plan(promised, 4, logs.metas(), 1)
-    work = Regroup(promised, "rf", regrouping, logs, Steps(None))
-    await work.mark()
-    await work.write(len(logs.logs), Forwarded(FORWARD, "f2", dict.fromkeys(range(4), 50)))
+    await _regroup(logs, 4, 1, id_cache_size=2, id_cache_size_max=6, id_min_age="7ms")
 
     assert logs.ids(0) == [b"id-%d" % number for number in range(4, 10)]
     assert logs.metas()[0].promise == Promise(2, 7, 1_009, 2)
@@ -275,7 +269,7 @@ async def test_another_size_at_the_same_time() -> None:
     logs = _Logs(4)
     _begun(0, 4, logs, _accepted(4))
 
-    await _regroup(logs, 4, 1, size=100)
+    await _regroup(logs, 4, 1, id_cache_size=100)
 
     assert logs.ids(0) == [b"id-%d" % number for number in range(20)]
     assert [event[:4] for event in logs.journal] == [
@@ -324,7 +318,7 @@ async def test_killed_at_each_step(partitions: int, before: int, after: int, wri
             metas = logs.metas()
             closed = any(is_marked(meta) for lane, meta in metas.items() if lane < former)
             for lanes, refused in ((after, True), (before, closed)):
-                faults = count_faults(_address(lanes), {"orders": partitions}, live(metas).values())
+                faults = count_faults(_address(lanes=lanes), {"orders": partitions}, live(metas).values())
                 assert bool(faults) is refused, (kill_at, lanes)
             assert logs.journal == []
         logs.kill_at = -1

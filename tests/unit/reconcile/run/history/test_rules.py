@@ -1,5 +1,6 @@
 """Rules that a run keeps of an address, and doubts of the next run: pure."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,8 +56,7 @@ def test_lanes_that_go_by_other_rules_than_this_file() -> None:
     older = Recorded({"duplicate_id_from": "value", "a: group_header": "x"}, 10, 0)
 
     def doubts(*recorded: Recorded) -> list[Doubt]:
-        cut = replace(_cut(), recorded=dict(enumerate(recorded)))
-        return rules.doubts([own], {"a": cut}, None, [RINGS])
+        return rules.doubts([own], {"a": _cut(recorded=recorded)}, None, [RINGS])
 
     assert doubts() == doubts(alike, alike) == []
     assert len(doubts(alike, older)) == 1
@@ -76,11 +76,10 @@ def test_a_promise_in_time() -> None:
     hour, day = (_address(id_cache_size=20, id_cache_size_max=90, id_min_age=age) for age in ("1h", "1d"))
     said = Recorded({}, 90, 0, min_age_ms=3_600_000, size=20)
 
-    def why(address: AddressSettings, before: AddressSettings, recorded: Recorded | None = None) -> list[str]:
-        run = Run(1, None, "2026-11-21", "clean", rules={"a": rules.kept(before)})
-        cut = replace(_cut(), recorded={} if recorded is None else {0: recorded})
-        run = Run.from_json(run.to_json(), acknowledged=False)
-        return [doubt.why for doubt in rules.doubts([address], {"a": cut}, run, [RINGS])]
+    def why(address: AddressSettings, before: AddressSettings, *recorded: Recorded) -> list[str]:
+        run = replace(_run(1, {}), rules={"a": rules.kept(before)})
+        found = rules.doubts([address], {"a": _cut(recorded=recorded)}, run, [RINGS])
+        return [doubt.why for doubt in found]
 
     assert why(hour, hour, said) == why(plain, plain) == []
     assert why(hour, plain) == why(plain, hour) == why(hour, day) == ["id_min_age changed since the last run"]
@@ -144,8 +143,8 @@ def test_lanes_that_are_not_those_of_this_file() -> None:
     one, each = Recorded({}, 20_000, 0, lanes=1), Recorded({}, 20_000, 0)
 
     def doubts(rings: Rings, base: Run | None, *recorded: Recorded) -> list[str]:
-        cut = replace(_cut(), recorded=dict(enumerate(recorded)))
-        return [doubt.why for doubt in rules.doubts([own], {"a": cut}, base, [rings])]
+        found = rules.doubts([own], {"a": _cut(recorded=recorded)}, base, [rings])
+        return [doubt.why for doubt in found]
 
     assert doubts(Rings.from_settings(1, 2), None, one, each) == []
     [why] = doubts(Rings.from_settings(1, 2), None, each)
@@ -157,14 +156,17 @@ def test_lanes_that_are_not_those_of_this_file() -> None:
     assert promised == [{0: 20_000, 1: 20_000, 2: 20_000}]
 
 
-def _cut(*gone: str, recreated: bool = False) -> AddressCut:
+def _cut(*gone: str, recreated: bool = False, recorded: Sequence[Recorded] = ()) -> AddressCut:
     topics = {
         role: TopicCut(role, "id", lost=[Lost(role, 0, 0, 1, "why")] if role in gone else [])
         for role in ("input", "accepted", "forward")
     }
     topics["input"].recreated = recreated
     topics["input"].spans = [Span(0, 0, 0, 1, 1)] * 2
-    return AddressCut(topics["input"], topics["forward"], topics["accepted"], TopicCut("q", "id"), None, ())
+    quarantine, lanes = TopicCut("q", "id"), dict(enumerate(recorded))
+    return AddressCut(
+        topics["input"], topics["forward"], topics["accepted"], quarantine, None, (), recorded=lanes
+    )
 
 
 def _doubted(now: AddressSettings, base: Run | None, cut: AddressCut) -> set[Anomaly]:
