@@ -1,6 +1,7 @@
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -20,18 +21,13 @@ ADDRESS = SETTINGS.addresses[0]
 
 class _Nothing(ClusterDouble):
     group_id = "g"
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    async def partition_counts(self, _: list[str]) -> dict[str, int]:
-        return {}
+    partition_counts = AsyncMock(return_value={})
 
 
 async def test_no_accepted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing accepted topic ends with exit code 2, because 1 would mean that nothing was found."""
-    monkeypatch.setattr("app.commands.consumers.leases.Cluster", _Nothing)
     cluster: Any = _Nothing()
+    monkeypatch.setattr("app.commands.consumers.leases.Cluster", lambda *_: cluster)
 
     for asked in (
         read_leases(SETTINGS, "orders.accepted"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -55,11 +56,11 @@ def test_since() -> None:
 class _Cluster:
     """One topic with a record, or none; it is asked for no time that it would misunderstand."""
 
+    connect = Mock()
+    cleanup_policy = Mock(return_value="delete")
+
     def __init__(self, *names: str) -> None:
         self._names = list(names)
-
-    def connect(self) -> None:
-        pass
 
     def names(self) -> list[str]:
         return self._names
@@ -79,9 +80,6 @@ class _Cluster:
     def offsets_at(self, places: list[tuple[str, int]], timestamp: int) -> dict[tuple[str, int], int]:
         assert timestamp > 0
         return dict.fromkeys(places, 4)
-
-    def cleanup_policy(self, _: str) -> str:
-        return "delete"
 
 
 def test_since_before_there_were_times() -> None:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, PropertyMock
 
 import pytest
 from pyspark import SparkConf
@@ -125,18 +126,11 @@ def test_an_archive_is_of_its_jars_and_of_its_java(ivy: Path) -> None:
 def test_an_archive_that_cannot_be_made_is_tried_once(ivy: Path, *, stopped: bool) -> None:
     """An archive that cannot be made is tried once, or again if a signal ended the JVM. Nothing is raised, because the run was successful."""
     _kept(ivy)
-    gone = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=_Gone()))
-    _quick(ivy).keep(gone, lambda: stopped)  # type: ignore[arg-type]
+    gone = MagicMock()
+    type(gone.sparkContext._gateway).jvm = PropertyMock(side_effect=ConnectionRefusedError)
+    _quick(ivy).keep(gone, lambda: stopped)
 
     assert _quick(ivy).options == (RECORD if stopped else "")
-
-
-class _Gone:
-    """A way to a JVM that has ended."""
-
-    @property
-    def jvm(self) -> Any:
-        raise ConnectionRefusedError
 
 
 def test_what_somebody_has_set_counts(tmp_path: Path) -> None:

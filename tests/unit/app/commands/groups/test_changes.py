@@ -2,6 +2,7 @@ import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -24,17 +25,20 @@ class _Topic(ClusterDouble):
     """The accepted topic and its holder, if there is one: messages of a group that are not finished, and what was dropped of them."""
 
     group_id = "billing"
+    await_coordinator = AsyncMock()
+    state = AsyncMock(return_value="Empty")
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, held: bool) -> None:
         self.unfinished = [5, 7]
         self.topic_id = "first"
         self.told: list[dict[str, Any]] = []
         self.below: list[int] = []
-        self._web = "http://c1:80" if held else ""
+        state, web = ("held", "http://c1:80") if held else ("released", "")
+        holder = Progress(0, holder="c1/1", web=web, state=state)
         self._patch = monkeypatch
         monkeypatch.setattr(sys, "stdin", Keyboard(""))
-        monkeypatch.setattr(changes, "Cluster", self._cluster)
-        monkeypatch.setattr(show, "progresses", self._progresses)
+        monkeypatch.setattr(changes, "Cluster", lambda *_: self)
+        monkeypatch.setattr(show, "progresses", AsyncMock(return_value=[holder]))
         monkeypatch.setattr(show, "read_position", self._standing)
         monkeypatch.setattr(show, "unfinished", self._unfinished)
         monkeypatch.setattr(consumer_api, "send_order", self._ask)
@@ -50,19 +54,6 @@ class _Topic(ClusterDouble):
 
         self._patch.setattr(changes, "confirmed", confirmed)
         return changes.drop(SETTINGS, "orders", "billing", "g", skip=skip, yes=False), asked[0]
-
-    def _cluster(self, *_: object) -> "_Topic":
-        return self
-
-    async def await_coordinator(self) -> None:
-        pass
-
-    async def state(self) -> str:
-        return "Empty"
-
-    async def _progresses(self, *_: object) -> list[Progress]:
-        state = "held" if self._web else "released"
-        return [Progress(0, holder="c1/1", web=self._web, state=state)]
 
     async def _standing(self, *_: object) -> show.PartitionPosition:
         return show.PartitionPosition(Progress(0), self.topic_id, 0, self.unfinished[-1] + 1)

@@ -1,6 +1,7 @@
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -18,42 +19,27 @@ SETTINGS = validate({"addresses": [{"name": "orders"}]})
 TOPIC = "orders.accepted"
 
 
-class _Admin:
-    """librdkafka's, of a cluster that lets this user see one consumer group and not the other."""
-
-    def __init__(self, _: object) -> None:
-        pass
-
-    def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, "Future[Any]"]:
-        found: dict[str, Future[Any]] = {group: Future() for group in groups}
-        for name, future in found.items():
-            if name == "hidden":
-                future.set_exception(KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))
-            else:
-                future.set_result(SimpleNamespace(state=SimpleNamespace(name="STABLE"), members=[]))
-        return found
+def _described(groups: list[str], **_: object) -> dict[str, "Future[Any]"]:
+    """As librdkafka describes groups of a cluster that lets this user see one of them and not the other."""
+    found: dict[str, Future[Any]] = {group: Future() for group in groups}
+    for name, future in found.items():
+        if name == "hidden":
+            future.set_exception(KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))
+        else:
+            future.set_result(SimpleNamespace(state=SimpleNamespace(name="STABLE"), members=[]))
+    return found
 
 
 class _Cluster(ClusterDouble):
     """One accepted topic of a partition, of which all is finished."""
 
-    def __init__(self, *_: object) -> None:
-        pass
-
-    async def partition_counts(self, topics: list[str]) -> dict[str, int]:
-        return dict.fromkeys(topics, 1)
+    partition_counts = AsyncMock(return_value={TOPIC: 1})
+    foreign_members = AsyncMock(return_value=[])
+    known_stable_ends = AsyncMock(return_value={(TOPIC, 0): 5})
+    ids = AsyncMock(return_value={TOPIC: "id"})
 
     async def describe(self, groups: list[str], *, partial: bool) -> dict[str, GroupDescription]:
         return descriptions.describe(SETTINGS.kafka, groups, partial=partial)
-
-    async def foreign_members(self, _is_ours: Any, _group: str) -> list[Any]:
-        return []
-
-    async def known_stable_ends(self, places: Any, _limit: float) -> dict[Any, int]:
-        return dict.fromkeys(places, 5)
-
-    async def ids(self, topics: list[str]) -> dict[str, str]:
-        return dict.fromkeys(topics, "id")
 
 
 def test_what_is_parked_does_not_fail() -> None:
@@ -63,9 +49,8 @@ def test_what_is_parked_does_not_fail() -> None:
     group = GroupDescription("STABLE", frozenset(), {})
 
     row = leases._row(("billing", TOPIC, 0), "orders", leases._Stored(parked, 0, None), group, 20, None)
-    share = consumers._share(
-        row, {(TOPIC, 0, 7): SimpleNamespace(timestamp=0, key=b"g")}, None, {}, (None, None)
-    )
+    blocked = {(TOPIC, 0, 7): SimpleNamespace(timestamp=0, key=b"g")}
+    share = consumers._share(row, blocked, None, {}, (None, None))
 
     assert (row.failing_offset, row.failing_attempts) == (9, 1)
     assert (share.blocked, share.blocked_group) == (2, "g")
@@ -81,21 +66,18 @@ def test_longest_run() -> None:
 
 async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that may not be seen is named with the missing permission, and hides no other group."""
-
-    async def stored(*_: object) -> tuple[dict[Any, Any], list[str]]:
-        record = leases._Stored(Progress(5, topic_id="id"), 0, None)
-        return {("hidden", TOPIC, 0): record, ("billing", TOPIC, 0): record}, []
-
-    monkeypatch.setattr(descriptions, "AdminClient", _Admin)
-    monkeypatch.setattr(leases, "Cluster", _Cluster)
-    monkeypatch.setattr(leases, "_stored", stored)
+    record = leases._Stored(Progress(5, topic_id="id"), 0, None)
+    stored = {(group, TOPIC, 0): record for group in ("hidden", "billing")}
+    admin = SimpleNamespace(describe_consumer_groups=_described)
+    monkeypatch.setattr(descriptions, "AdminClient", lambda _: admin)
+    monkeypatch.setattr(leases, "Cluster", lambda *_: _Cluster())
+    monkeypatch.setattr(leases, "_stored", AsyncMock(return_value=(stored, [])))
     nobody: Any = None
 
     found = await consumers.read_consumers(SETTINGS, nobody)
     without = await consumers.read_consumers(SETTINGS, nobody, ["hidden"])
 
     assert [consumers.consumer_group for consumers in found.consumers] == ["billing"]
-    assert found.faults == [
-        "hidden is left out: this user may not see its members: allow Describe on that group"
-    ]
+    [fault] = found.faults
+    assert fault == "hidden is left out: this user may not see its members: allow Describe on that group"
     assert without.faults == []

@@ -3,6 +3,7 @@ import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocol
@@ -102,6 +103,8 @@ async def test_a_static_member_takes_what_its_predecessor_had(tmp_path: Path) ->
 class Asked(ClusterDouble):
     """A cluster with these members, and lanes that note what they restore."""
 
+    partition_counts = AsyncMock(return_value=COUNTS)
+
     def __init__(self, members: list[Member] | Exception, *, hangs: bool = False) -> None:
         self._members = members
         self._hangs = hangs
@@ -111,9 +114,6 @@ class Asked(ClusterDouble):
         if isinstance(self._members, Exception):
             raise self._members
         return self._members
-
-    async def partition_counts(self, _topics: list[str]) -> dict[str, int]:
-        return COUNTS
 
     @property
     def warm_up(self) -> Any:
