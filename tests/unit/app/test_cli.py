@@ -122,19 +122,14 @@ def test_names_of_consumer_groups(
         assert "Traceback" not in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_groups_show_is_incomplete(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is missing is named, with the command that shows it."""
+    for arguments, said in (
         (("--messages", "3"), "write ringfence groups show orders GROUP --messages 3"),
         (("a",), "add --consumer-group NAME; ringfence groups show orders lists them"),
-    ],
-)
-def test_groups_show_is_incomplete(
-    arguments: tuple[str, ...], said: str, config: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What is missing is named, with the command that shows it."""
-    assert entered("groups", "show", "orders", *arguments, "--config", config) == 2
-    assert said in capsys.readouterr().err
+    ):
+        assert entered("groups", "show", "orders", *arguments, "--config", config) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

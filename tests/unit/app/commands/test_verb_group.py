@@ -3,7 +3,6 @@
 import shlex
 
 import click
-import pytest
 from click.testing import CliRunner
 
 from app.cli import cli
@@ -11,9 +10,9 @@ from app.commands.repair.records import parse_place
 from app.commands.verb_group import VerbGroup
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_wrong_usage() -> None:
+    """The exit code is 2, and the error has the command that was meant, if there is one."""
+    for arguments, said in (
         ("--config F status", "--config belongs after the verb: cli status --config F"),
         ("topics --config F create", "--config belongs after the verb: cli topics create --config F"),
         ("--nothing status", "No such option: --nothing"),
@@ -21,14 +20,11 @@ from app.commands.verb_group import VerbGroup
         ("staus", "No such command 'staus'. Did you mean 'cli status'?"),
         ("rings sow", "No such command 'sow'. Did you mean 'cli rings show'?"),
         ("purge orders", "No such command 'purge'. Did you mean 'cli groups purge'?"),
-    ],
-)
-def test_wrong_usage(arguments: str, said: str) -> None:
-    """The exit code is 2, and the error has the command that was meant, if there is one."""
-    done = CliRunner().invoke(cli, arguments.split())
+    ):
+        done = CliRunner().invoke(cli, arguments.split())
 
-    assert done.exit_code == 2
-    assert said in done.output
+        assert done.exit_code == 2
+        assert said in done.output
 
 
 @click.group(cls=VerbGroup)
@@ -47,17 +43,14 @@ def _drop(code: int, **_: object) -> int:
     return code
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_next_step() -> None:
+    """A verb that succeeds names the next command; after JSON, a failure or without the value that it needs it names none."""
+    for arguments, said in (
         ("drop a 1/20", "next: ringfence desk list a --at=1/20\n"),
         ("drop 'a b' 1/20 --bridge", "next: ringfence desk list 'a b' --at=1/20 --bridge\n"),
         ("drop a 1/20 --dry-run --bridge", "next: desk drop a 1/20 --bridge\n"),
         ("drop a", ""),
         ("drop a 1/20 --json", ""),
         ("drop a 1/20 --code 1", ""),
-    ],
-)
-def test_next_step(arguments: str, said: str) -> None:
-    """A verb that succeeds names the next command; after JSON, a failure or without the value that it needs it names none."""
-    assert CliRunner().invoke(_desk, shlex.split(arguments), prog_name="desk").stderr == said
+    ):
+        assert CliRunner().invoke(_desk, shlex.split(arguments), prog_name="desk").stderr == said

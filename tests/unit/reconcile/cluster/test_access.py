@@ -17,9 +17,8 @@ DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")
 AWAY = "Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
 
 
-@pytest.mark.parametrize(
-    ("code", "text", "said"),
-    [
+def test_nobody_is_there() -> None:
+    for code, text, said in (
         # The configured addresses, and the system's reason for the first that failed.
         (
             KafkaError._TRANSPORT, f"kafka-1:9092/bootstrap: {AWAY} (after 0ms in state CONNECT)",
@@ -31,28 +30,23 @@ AWAY = "Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
             "inner-1:29092/1: Failed to resolve 'inner-1:29092': Name or service not known (after 3ms in state CONNECT)",
             "(inner-1:29092, which the brokers advertise: Failed to resolve 'inner-1:29092'",
         ),
-    ],
-)  # fmt: skip
-def test_nobody_is_there(code: int, text: str, said: str) -> None:
-    assert said in str(access.unreachable(PLAIN, [KafkaError(code, text), DOWN]))
+    ):  # fmt: skip
+        assert said in str(access.unreachable(PLAIN, [KafkaError(code, text), DOWN]))
 
 
-@pytest.mark.parametrize(
-    ("code", "text"),
-    [
+def test_another_protocol() -> None:
+    """The broker that was asked is named, also where another one is merely away."""
+    for code, text in (
         (KafkaError._BAD_MSG, "kafka-2:9092/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000)"),
         (KafkaError._TRANSPORT, "ssl://kafka-2:9092/bootstrap: SSL handshake failed: Disconnected: closed by peer"),
-    ],
-)  # fmt: skip
-def test_another_protocol(code: int, text: str) -> None:
-    """The broker that was asked is named, also where another one is merely away."""
-    away = KafkaError(KafkaError._TRANSPORT, f"kafka-1:9092/bootstrap: {AWAY}")
-    error = access.unreachable(PLAIN, [away, KafkaError(code, text), DOWN])
+    ):  # fmt: skip
+        away = KafkaError(KafkaError._TRANSPORT, f"kafka-1:9092/bootstrap: {AWAY}")
+        error = access.unreachable(PLAIN, [away, KafkaError(code, text), DOWN])
 
-    assert str(error) == (
-        "the broker at kafka-2:9092 denies access: it closes the connection: check that the port "
-        "speaks kafka.security_protocol = 'PLAINTEXT'"
-    )
+        assert str(error) == (
+            "the broker at kafka-2:9092 denies access: it closes the connection: check that the port "
+            "speaks kafka.security_protocol = 'PLAINTEXT'"
+        )
 
 
 def test_the_clients_meet_nobody() -> None:

@@ -1,7 +1,6 @@
 import random
 import shlex
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -44,24 +43,21 @@ def test_every_finding_can_be_looked_at() -> None:
     assert "Look at the anomalies of each address, below." in seen.said
 
 
-@pytest.mark.parametrize(
-    ("changed", "servers"),
-    [
-        ({"offset": -5}, "k:1"),
-        ({"partition": -1}, "k:1"),
-        ({"topic": "a\x1b[201~;reboot\n"}, "k:1"),
-        ({}, "k:1\r"),
-    ],
-)
-def test_no_command_that_does_something_else(changed: dict[str, Any], servers: str) -> None:
+def test_no_command_that_does_something_else() -> None:
     """A command that would do something else is replaced by a sentence.
 
     For example, kcat reads -5 as the last five, and a terminal obeys pasted text.
     """
-    seen = read(replace(PLAIN, findings=[found(**changed)]), servers=servers)
+    for changed, servers in (
+        ({"offset": -5}, "k:1"),
+        ({"partition": -1}, "k:1"),
+        ({"topic": "a\x1b[201~;reboot\n"}, "k:1"),
+        ({}, "k:1\r"),
+    ):
+        seen = read(replace(PLAIN, findings=[found(**changed)]), servers=servers)
 
-    assert seen.commands == []
-    assert "No command: " in seen.said
+        assert seen.commands == []
+        assert "No command: " in seen.said
 
 
 @pytest.mark.parametrize(("suspected", "commands"), [(None, 2), ("LOST", 4)])

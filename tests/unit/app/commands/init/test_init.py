@@ -94,19 +94,16 @@ def test_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(Path().iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
         ([], "name a topic, or a file with --from"),
         (["or ders"], "addresses[or ders].name = 'or ders': use letters, digits, dots, underscores and hyphens"),
         (["orders", "--bootstrap-servers", "k"], "'k' is not host:port"),
         (["orders", "--output", "no/where.toml"], "no/where.toml: No such file or directory: name a place"),
         (["--from", "none.xml"], "none.xml: No such file or directory: name a readable broker.xml"),
-    ],
-)  # fmt: skip
-def test_refusals(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert entered("init", *arguments) == 2
-    assert said in capsys.readouterr().err
+    ):  # fmt: skip
+        assert entered("init", *arguments) == 2
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)

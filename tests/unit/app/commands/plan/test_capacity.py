@@ -73,21 +73,18 @@ def test_what_no_plan_fits_is_told() -> None:
         plan(Demand(1, 1, 1, worker_memory=100 * MIB))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "answer"),
-    [
+def test_one_lane() -> None:
+    """Rate, IDs and memory of one worker limit a lane that has the whole address."""
+    for arguments, answer in (
         ("--rate 5k --ids 100k", "yes │ one ring knows all IDs of the address"),
         ("--rate 100k --ids 100k", "no │ a lane judges 56,267 messages/s"),
         ("--rate 1k --ids 20M", "no │ a lane has at most 10,000,000 IDs"),
         ("--rate 1k --ids 9M --worker-memory 700MiB", "no │ one worker has all IDs in memory"),
-    ],
-)
-def test_one_lane(arguments: str, answer: str) -> None:
-    """Rate, IDs and memory of one worker limit a lane that has the whole address."""
-    lines = _run(*arguments.split()).output.splitlines()
-    row = next(line for line in lines if "│ lanes = 1 is enough " in line)
+    ):
+        lines = _run(*arguments.split()).output.splitlines()
+        row = next(line for line in lines if "│ lanes = 1 is enough " in line)
 
-    assert answer in " ".join(row.split())
+        assert answer in " ".join(row.split())
 
 
 def test_units() -> None:
@@ -105,9 +102,8 @@ def test_the_changelog_is_planned_as_it_is_configured() -> None:
     assert int(CHANGELOG_CONFIG["segment.bytes"]) == SEGMENT
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
+def test_faults_name_the_way_out() -> None:
+    for arguments, says in (
         ("--rate 5m --ids 1k", "not a number"),  # a small m is a minute, not a million
         ("--rate 1e6 --ids 1k", "write for example"),
         ("--rate 5k --size 1XB --ids 1k", "not a size"),
@@ -117,10 +113,8 @@ def test_the_changelog_is_planned_as_it_is_configured() -> None:
         ("--rate 5k --ids 1k --resends-within 1h", "choose one"),
         ("--rate 5k --ids 1k --brokers 1", "--replicas 3 needs as many brokers"),
         ("--rate 5k --ids 1k --bootstrap-server a:1", "has no effect with plan"),
-    ],
-)
-def test_faults_name_the_way_out(arguments: str, says: str) -> None:
-    assert says in str(_run(*arguments.split()).exception)
+    ):
+        assert says in str(_run(*arguments.split()).exception)
 
 
 def test_ids_of_the_configuration(tmp_path: Path) -> None:

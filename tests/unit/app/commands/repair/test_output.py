@@ -18,24 +18,19 @@ def test_one_record(capsys: pytest.CaptureFixture[str]) -> None:
     assert (nobody["group"], nobody["group_hex"]) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("done", "left", "code", "said"),
-    [
+def test_how_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    """Records that are left are listed with the reason, and the exit code shows that work remains."""
+    for done, left, code, said in (
         (0, 0, 1, ["nothing to do  no open letters match"]),
         (2, 0, 0, ["2 dropped, 0 left"]),
         (2, 1, 1, ["left  1 (0/0): its holder is away", "2 dropped, 1 left"]),
         (0, 2, 1, ["left  2 (0/0, …): its holder is away", "0 dropped, 2 left"]),
-    ],
-)
-def test_how_it_ends(
-    done: int, left: int, code: int, said: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Records that are left are listed with the reason, and the exit code shows that work remains."""
-    refused = [parse("q", Fetched(offset=index, partition=0)) for index in range(left)]
-    result = Result(done, [(item, "its holder is away") for item in refused])
+    ):
+        refused = [parse("q", Fetched(offset=index, partition=0)) for index in range(left)]
+        result = Result(done, [(item, "its holder is away") for item in refused])
 
-    assert result.report(Wanted(Selection(group=b"g"), lambda _: None), "letters", "dropped") == code
-    assert capsys.readouterr().out.splitlines() == said
+        assert result.report(Wanted(Selection(group=b"g"), lambda _: None), "letters", "dropped") == code
+        assert capsys.readouterr().out.splitlines() == said
 
 
 def test_a_name_that_is_mistyped() -> None:

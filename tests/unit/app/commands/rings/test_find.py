@@ -1,6 +1,5 @@
 import base64
 from hashlib import blake2b
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -109,21 +108,18 @@ def test_shown_parts_can_be_found(parts: list[bytes]) -> None:
         assert display_parts(other, 2) == []
 
 
-@pytest.mark.parametrize(
-    ("forms", "identifier", "expected"),
-    [
+def test_what_no_id_is() -> None:
+    """A text that cannot be an ID of the address is refused before any ring is read. "Not known" would mislead."""
+    for forms, identifier, expected in (
         (["header:a", "key"], ["1", "2", "3"], "3 parts of an ID, and an ID of orders has 2 parts, header:a, key"),
         ("header", ["1", "2"], "2 parts of an ID, and an ID of orders has one part, header"),
         (["header:a", "key"], ["1", ""], "an empty ID is the same as none"),
         ("value", ["text"], "is not a digest, and an ID of this address has the digest of the value"),
         (["value", "key"], ["hex:00", "k"], "is not a digest, and an ID of this address has the digest of the value"),
-    ],
-)  # fmt: skip
-def test_what_no_id_is(forms: Any, identifier: list[str], expected: str) -> None:
-    """A text that cannot be an ID of the address is refused before any ring is read. "Not known" would mislead."""
-    settings = validate({"addresses": [{"name": "orders", "duplicate_id_from": forms}]})
-    with pytest.raises(RingfenceError, match=expected):
-        find(settings, "orders", identifier, as_json=False)
+    ):  # fmt: skip
+        settings = validate({"addresses": [{"name": "orders", "duplicate_id_from": forms}]})
+        with pytest.raises(RingfenceError, match=expected):
+            find(settings, "orders", identifier, as_json=False)
 
 
 @pytest.mark.parametrize("encoded", [encode_id(composed([b"a b", b"7"])), encode_id(b"7"), digest_id(b"7")])

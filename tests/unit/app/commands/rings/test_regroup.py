@@ -398,26 +398,23 @@ async def test_hops_move_along() -> None:
     assert logs.metas()[0].bridged
 
 
-@pytest.mark.parametrize(
-    ("changes", "lanes", "said"),
-    [
+def test_refused() -> None:
+    """A refused regrouping names the step that has to come first."""
+    for changes, lanes, said in (
         ({}, 9, "choose --lanes 4 or fewer, or give the topic more partitions first"),
         ({"partition_counts": {"orders": 3}}, 1, "it had 3 when the lanes of orders began"),
         ({"partition_counts": {"orders.accepted": 9}}, 1, "recorded different partition counts"),
         ({"topic_ids": {"orders": "x"}}, 1, "recorded different topic IDs"),
         ({"rules": {"partitioner": "crc32"}}, 1, "rings adopt orders"),
         ({"lanes": 3}, 1, "recorded different numbers of lanes"),
-    ],
-)
-def test_refused(changes: dict[str, object], lanes: int, said: str) -> None:
-    """A refused regrouping names the step that has to come first."""
-    logs = _Logs(4)
-    _begun(0, 4, logs, _accepted(4))
-    metas = logs.metas()
-    metas[1] = metas[1]._replace(**changes)  # type: ignore[arg-type]
+    ):
+        logs = _Logs(4)
+        _begun(0, 4, logs, _accepted(4))
+        metas = logs.metas()
+        metas[1] = metas[1]._replace(**changes)  # type: ignore[arg-type]
 
-    with pytest.raises(RegroupError, match=said):
-        plan(_address(), 4, metas, lanes)
+        with pytest.raises(RegroupError, match=said):
+            plan(_address(), 4, metas, lanes)
 
 
 def test_nothing_to_do() -> None:

@@ -10,7 +10,7 @@ from agents.lane.state_folder import IDS_IN_MEMORY_MAX, StateFolder
 from app.commands.status import lanes, page
 from app.commands.status import status as verb
 from app.commands.status.findings import findings
-from app.commands.status.model import Status, Worker
+from app.commands.status.model import Worker
 from ringfence_kafka.groups.members import Member
 from tables.rocksdb.errors import StateFolderError
 from tests.support.statuses import BRIDGE, STATUS, WORKER, only, printed, with_lanes, with_share
@@ -118,9 +118,9 @@ OTHER = replace(ADDRESS, address="bills", topic="bills", lanes=[replace(ADDRESS.
 SHARES = [replace(GROUP.partitions[0], partition=index) for index in range(6)]
 
 
-@pytest.mark.parametrize(
-    ("status", "where", "what"),
-    [
+def test_one_cause() -> None:
+    """One cause for several is one finding, and of many only some are named."""
+    for status, where, what in (
         (replace(STATUS, addresses=[ADDRESS, OTHER]), "lanes orders-0, orders-1, bills-0",
          "brokers are away; up to 3 messages wait"),
         (replace(STATUS, workers=[replace(WORKER, name=name, broker="away") for name in ("w1", "w2")]),
@@ -129,14 +129,11 @@ SHARES = [replace(GROUP.partitions[0], partition=index) for index in range(6)]
          "billing at orders, partitions 0, 1, 2, 3 and 2 more", ""),
         (replace(STATUS, bridges=[replace(BRIDGE, bridge=name, fault="no answer") for name in ("a", "b")]),
          "bridges a, b", "no answer"),
-    ],
-)  # fmt: skip
-def test_one_cause(status: Status, where: str, what: str) -> None:
-    """One cause for several is one finding, and of many only some are named."""
-    found = only(status)
+    ):  # fmt: skip
+        found = only(status)
 
-    assert found.where == where
-    assert found.what.endswith(what)
+        assert found.where == where
+        assert found.what.endswith(what)
 
 
 @pytest.mark.parametrize(

@@ -118,9 +118,8 @@ def test_one_finding(status: Status, stands: bool, what: str, fix: str) -> None:
     assert fix in f"{found.do}\n{found.command}"
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
+def test_no_finding() -> None:
+    for status in (
         STATUS,
         with_lanes(undecided_seconds=5.0),
         with_lanes(state=UNKNOWN, lag=4, head_age_seconds=5.0),
@@ -130,10 +129,8 @@ def test_one_finding(status: Status, stands: bool, what: str, fix: str) -> None:
         with_share(**RUNS, run_seconds=59.0),
         with_share(**SILENT, run_seconds=2.0),  # it answers, and works through a backlog
         with_share(**SILENT | {"head_age_seconds": 59.0}, run_seconds=None),
-    ],
-)
-def test_no_finding(status: Status) -> None:
-    assert findings(status) == []
+    ):
+        assert findings(status) == []
 
 
 def test_transaction_version_lowered() -> None:
@@ -181,22 +178,19 @@ def test_lanes_of_a_silent_worker(states: list[str], shown: str, ill: bool) -> N
     assert row in page.render(status, [], "w1", {})
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
+def test_commands_run_nothing_else() -> None:
+    """A shell reads the name of a consumer group as one word of the command, whatever the name is."""
+    for status in (
         with_share({"members": [], "consumer_group": HOSTILE}, lag=1),
         with_share({"consumer_group": HOSTILE, "left_behind": 1}),
         with_share({"consumer_group": HOSTILE}, lag=1, failing_group=HOSTILE, failing_seconds=99.0),
         with_share({"consumer_group": HOSTILE}, lag=1, waits="c2", state="draining"),
-    ],
-)
-def test_commands_run_nothing_else(status: Status) -> None:
-    """A shell reads the name of a consumer group as one word of the command, whatever the name is."""
-    found = only(status)
+    ):
+        found = only(status)
 
-    assert shlex.split(found.command).count(HOSTILE) == 1 + (found.what.count(HOSTILE) > 0)
-    if "consumers forget" in found.do:
-        assert HOSTILE in shlex.split(found.do)
+        assert shlex.split(found.command).count(HOSTILE) == 1 + (found.what.count(HOSTILE) > 0)
+        if "consumers forget" in found.do:
+            assert HOSTILE in shlex.split(found.do)
 
 
 def test_somebody_else_answers() -> None:

@@ -72,26 +72,23 @@ def test_quarantined_records() -> None:
     assert found.command == "ringfence quarantine redrive west --bridge"
 
 
-@pytest.mark.parametrize(
-    ("names", "what", "command"),
-    [
+def test_messages_without_an_id() -> None:
+    """Messages without an ID are a note with the header names that they have."""
+    for names, what, command in (
         (["traceparent", "_amq_dupl_id"], "; headers of such messages: traceparent, _amq_dupl_id",
          "ringfence audit orders --id-header _amq_dupl_id"),
         (["traceparent"], "; headers of such messages: traceparent", ""),
         ([], "a resend is accepted again", ""),
-    ],
-)  # fmt: skip
-def test_messages_without_an_id(names: list[str], what: str, command: str) -> None:
-    """Messages without an ID are a note with the header names that they have."""
-    status = with_lanes(unchecked=1, unchecked_headers=names)
-    found = only(status)
+    ):  # fmt: skip
+        status = with_lanes(unchecked=1, unchecked_headers=names)
+        found = only(status)
 
-    assert not found.stands
-    assert found.what.startswith("2 messages have no duplicate ID (1.0 %)")
-    assert found.what.endswith(what)
-    assert found.command == command
-    assert any("1.0 %" in line for line in printed(status, 80).splitlines())
-    assert findings(with_lanes(unchecked=1, ring_capacity=0)) == []  # nothing looks for IDs
+        assert not found.stands
+        assert found.what.startswith("2 messages have no duplicate ID (1.0 %)")
+        assert found.what.endswith(what)
+        assert found.command == command
+        assert any("1.0 %" in line for line in printed(status, 80).splitlines())
+        assert findings(with_lanes(unchecked=1, ring_capacity=0)) == []  # nothing looks for IDs
 
 
 def test_own_rules_that_differ() -> None:
@@ -151,22 +148,19 @@ def _ran(**changes: Any) -> Status:
     return replace(STATUS, last_run=replace(RUN, **changes))
 
 
-@pytest.mark.parametrize(
-    ("changes", "what", "command"),
-    [
+def test_last_run() -> None:
+    """A run that is late, found something or failed is a note."""
+    for changes, what, command in (
         ({"ended_ms": NOW_MS - 27 * HOUR_MS}, "the last run ended 27 hours ago; later messages", "ringfence reconcile"),
         ({"verdict": "anomalies", "anomalies": {"LOST": 1_200, "DOUBLED": 1}},
          "ended 3 hours ago with the verdict anomalies: LOST 1,200, DOUBLED 1", "ringfence reconcile show"),
         ({"verdict": "failed", "number": 0, "error": "no space"}, "with the verdict failed: no space", "ringfence reconcile"),
-    ],
-)  # fmt: skip
-def test_last_run(changes: dict[str, Any], what: str, command: str) -> None:
-    """A run that is late, found something or failed is a note."""
-    found = only(_ran(**changes))
+    ):  # fmt: skip
+        found = only(_ran(**changes))
 
-    assert (found.where, found.stands, found.command) == ("reconciliation", False, command)
-    assert what in found.what
-    assert findings(_ran(verdict="gap", acknowledged=True)) == []
+        assert (found.where, found.stands, found.command) == ("reconciliation", False, command)
+        assert what in found.what
+        assert findings(_ran(verdict="gap", acknowledged=True)) == []
 
 
 def test_last_run_is_a_line() -> None:

@@ -23,31 +23,25 @@ def _metas(*counts: int) -> dict[int, Meta]:
     }
 
 
-@pytest.mark.parametrize(
-    ("now", "counts", "wanted", "growth"),
-    [
+def test_growth() -> None:
+    """A growth starts from the counts with which the lanes began, whatever the topic has now."""
+    for now, counts, wanted, growth in (
         (4, (4,), 12, Growth(4, 12)),  # other lanes have judged nothing yet
         (6, (4, 4), 8, Growth(4, 8)),  # somebody gave it some
         (8, (8, 4, 4, 4), 8, Growth(4, 8)),  # it ended in the middle
         (8, (8, 8), 8, Growth(8, 8)),
         (3, (), 6, Growth(3, 6)),
-    ],
-)
-def test_growth(now: int, counts: tuple[int, ...], wanted: int, growth: Growth) -> None:
-    """A growth starts from the counts with which the lanes began, whatever the topic has now."""
-    assert plan(ADDRESS, now, _metas(*counts), wanted) == growth
+    ):
+        assert plan(ADDRESS, now, _metas(*counts), wanted) == growth
 
 
-@pytest.mark.parametrize(
-    ("now", "counts", "wanted", "said"),
-    [
+def test_refused() -> None:
+    for now, counts, wanted, said in (
         (4, (4,), 6, "Choose 8, 12, 16"), (9, (4,), 9, "Choose 12, 16, 20"), (8, (4,), 4, "Kafka cannot remove any"),
         (8, (4, 8), 16, "--partitions 8"),
-    ],
-)  # fmt: skip
-def test_refused(now: int, counts: tuple[int, ...], wanted: int, said: str) -> None:
-    with pytest.raises(GrowthError, match=said):
-        plan(ADDRESS, now, _metas(*counts), wanted)
+    ):  # fmt: skip
+        with pytest.raises(GrowthError, match=said):
+            plan(ADDRESS, now, _metas(*counts), wanted)
 
 
 def test_successors_are_where_groups_move() -> None:
@@ -78,35 +72,27 @@ def _grown(lanes: int, now: int, counts: tuple[int, ...], wanted: int) -> Growth
     return plan_input(ADDRESS.model_copy(update={"lanes": lanes}), now, metas, wanted)
 
 
-@pytest.mark.parametrize(
-    ("lanes", "now", "counts", "wanted"),
-    [
+def test_growth_of_the_input_alone() -> None:
+    """The input alone grows if each group and ID keeps its lane, or if the lanes have judged nothing."""
+    for lanes, now, counts, wanted in (
         (1, 4, (4,), 5),
         (1, 5, (4,), 7),  # it grew before, and the lane has not recorded it
         (2, 4, (4, 4), 6),
         (2, 4, (8, 8), 8),  # it was created again with fewer
         (3, 4, (), 5),
-    ],
-)
-def test_growth_of_the_input_alone(lanes: int, now: int, counts: tuple[int, ...], wanted: int) -> None:
-    """The input alone grows if each group and ID keeps its lane, or if the lanes have judged nothing."""
-    assert _grown(lanes, now, counts, wanted) == Growth(now, wanted)
+    ):
+        assert _grown(lanes, now, counts, wanted) == Growth(now, wanted)
 
 
-@pytest.mark.parametrize(
-    ("lanes", "now", "counts", "wanted", "said"),
-    [
+def test_growth_of_the_input_refused() -> None:
+    """A refused growth of the input names counts that work, or the verb that makes every count work."""
+    for lanes, now, counts, wanted, said in (
         (2, 4, (4, 4), 7, "Choose 6, 8, 10, …"), (4, 6, (4,), 7, "Choose 8, 12, 16, …"),
         (2, 5, (5,), 6, "rings regroup orders --lanes 1' first"), (2, 4, (4,), 3, "choose 4 or more"),
         (2, 4, (8,), 6, "choose 8 or more"), (6, 4, (), 5, "choose 6 or more, for lanes = 6"),
-    ],
-)  # fmt: skip
-def test_growth_of_the_input_refused(
-    lanes: int, now: int, counts: tuple[int, ...], wanted: int, said: str
-) -> None:
-    """A refused growth of the input names counts that work, or the verb that makes every count work."""
-    with pytest.raises(GrowthError, match=said):
-        _grown(lanes, now, counts, wanted)
+    ):  # fmt: skip
+        with pytest.raises(GrowthError, match=said):
+            _grown(lanes, now, counts, wanted)
 
 
 def test_workers_may_run_where_homes_stay() -> None:

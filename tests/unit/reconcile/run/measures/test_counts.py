@@ -1,27 +1,25 @@
 """Which addresses a run takes for observing or dropping."""
 
-import pytest
-
 from reconcile.run.measures.counts import Judgement
 
 LANE = {"dropped": 2}
 
 
-@pytest.mark.parametrize(
-    ("marked", "configured", "observing", "dropping", "dropped"),
-    [(5, [0], {0}, set(), 0), (5, [], set(), {0}, 2), (4, [0], set(), {0}, 2), (0, [0], set(), {0}, 2)],
-)
-def test_modes(
-    marked: int, configured: list[int], observing: set[int], dropping: set[int], dropped: int
-) -> None:
+def test_modes() -> None:
     """An address observes if it is configured so and each accepted record names its verdict; else duplicates may be dropped."""
-    counts = {"accepted": 3, "observed": 2, "marked": marked, "dropped": 2}
-    found = Judgement(counts={"a": counts}, lanes={"a": {0: dict(LANE)}}, dropping=frozenset({0}))
+    for marked, configured, observing, dropping, dropped in (
+        (5, [0], {0}, set(), 0),
+        (5, [], set(), {0}, 2),
+        (4, [0], set(), {0}, 2),
+        (0, [0], set(), {0}, 2),
+    ):
+        counts = {"accepted": 3, "observed": 2, "marked": marked, "dropped": 2}
+        found = Judgement(counts={"a": counts}, lanes={"a": {0: dict(LANE)}}, dropping=frozenset({0}))
 
-    found.set_modes({0: "a"}, configured)
+        found.set_modes({0: "a"}, configured)
 
-    assert (set(found.observing), set(found.dropping)) == (observing, dropping)
-    assert (found.counts["a"]["dropped"], found.lanes["a"][0]["dropped"]) == (dropped, dropped)
+        assert (set(found.observing), set(found.dropping)) == (observing, dropping)
+        assert (found.counts["a"]["dropped"], found.lanes["a"][0]["dropped"]) == (dropped, dropped)
 
 
 def test_an_address_that_observed_before_has_to_observe_all_the_time() -> None:
