@@ -106,20 +106,17 @@ def test_every_verb_asks_the_cluster_that_was_named(
         assert "bootstrap_servers = '127.0.0.1:1'" in said, f"{name}: {said}"
 
 
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [("", "without a name"), ("a\nb", "cannot be printed"), ("\udcff", "not UTF-8"), ("x" * 40_000, "40000 bytes")],
-)  # fmt: skip
-def test_names_of_consumer_groups(
-    name: str, complaint: str, config: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_consumer_groups(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A name that no consumer group may have is a usage error in every verb: exit code 2, without a trace."""
-    for arguments in (_CONSUME, ("consumers", "show"), ("groups", "skip", "orders", "group")):
-        assert entered(*arguments, "--config", config, "--consumer-group", name) == 2
-        said = capsys.readouterr().err
-        assert "Invalid value for '--consumer-group'" in said
-        assert complaint in said
-        assert "Traceback" not in said
+    for name, complaint in (
+        ("", "without a name"), ("a\nb", "cannot be printed"), ("\udcff", "not UTF-8"), ("x" * 40_000, "40000 bytes")
+    ):  # fmt: skip
+        for arguments in (_CONSUME, ("consumers", "show"), ("groups", "skip", "orders", "group")):
+            assert entered(*arguments, "--config", config, "--consumer-group", name) == 2
+            said = capsys.readouterr().err
+            assert "Invalid value for '--consumer-group'" in said
+            assert complaint in said
+            assert "Traceback" not in said
 
 
 def test_groups_show_is_incomplete(config: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,20 +206,15 @@ def test_no_option_takes_what_is_no_number(capsys: pytest.CaptureFixture[str]) -
     assert "Invalid value for '--rate'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "option"),
-    [
+def test_digits_too_many(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Too many digits are refused before a broker is asked. They would use up the machine's memory, or partitions."""
+    for arguments, option in (
         (("topics", "grow", "orders"), "--partitions"),
         (("broker",), "--port"),
         *((_CONSUME, option) for option in ("--concurrency", "--prefetch", "--memory")),
-    ],
-)
-def test_digits_too_many(
-    arguments: tuple[str, ...], option: str, config: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Too many digits are refused before a broker is asked. They would use up the machine's memory, or partitions."""
-    assert entered(*arguments, "--config", config, option, "10000000") == 2
-    assert f"Invalid value for '{option}': 10000000 is not in the range" in capsys.readouterr().err
+    ):
+        assert entered(*arguments, "--config", config, option, "10000000") == 2
+        assert f"Invalid value for '{option}': 10000000 is not in the range" in capsys.readouterr().err
 
 
 def _plan_to(output: IO[str], unbuffered: str) -> tuple[int, str]:

@@ -125,21 +125,20 @@ def test_what_is_told_before_spark_is_started(
         job.run_job(settings, job.Options(out=str(tmp_path / "out")))
 
 
-@pytest.mark.parametrize(
-    ("out", "state", "within"),
-    [
+def test_folders_apart(settings: Settings) -> None:
+    """A folder for results among the runs is refused first, because it would be removed or taken for a run's."""
+    for out, state, within in (
         ("s3a://b/state/out", "s3a://b/state/", True), ("s3a://b/state-out", "s3a://b/state", False),
         ("file:///s/out", "/s", True), ("/s", "/s/state", False), ("out", "s3a://b/out", False),
-    ],
-)  # fmt: skip
-def test_folders_apart(settings: Settings, out: str, state: str, *, within: bool) -> None:
-    """A folder for results among the runs is refused first, because it would be removed or taken for a run's."""
-    with pytest.raises(ConfigurationError) if within else contextlib.nullcontext():
-        apart(out, state)
-    for name in ("", "/results/000002", "/../state/x"):
-        with pytest.raises(ConfigurationError, match=r"is in reconcile\.state_dir .*: name another folder"):
-            job.run_job(settings, job.Options(out=f"{settings.reconcile.state_dir}{name}"))
-    assert not Path(settings.reconcile.state_dir).exists()
+    ):  # fmt: skip
+        with pytest.raises(ConfigurationError) if within else contextlib.nullcontext():
+            apart(out, state)
+        for name in ("", "/results/000002", "/../state/x"):
+            with pytest.raises(
+                ConfigurationError, match=r"is in reconcile\.state_dir .*: name another folder"
+            ):
+                job.run_job(settings, job.Options(out=f"{settings.reconcile.state_dir}{name}"))
+        assert not Path(settings.reconcile.state_dir).exists()
 
 
 def test_under_spark_submit_a_broker_that_is_away(

@@ -284,9 +284,9 @@ def test_what_is_gone_is_named() -> None:
     assert "This is a sample: the last 50 records, 50.0 % of what is there" in said(sample)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
-    [
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that makes no sense ends with exit code 2 and is named."""
+    for arguments, fault in (
         (["--since", "1h", "--last", "5"], "choose one"),
         (["--id-header", "X", "--id-from", "key"], "--id-header has no effect"),
         (["--since", "soon"], "is no duration"),
@@ -297,12 +297,9 @@ def test_what_is_gone_is_named() -> None:
             "kafka.bootstrap_servers = 'nowhere': 'nowhere' is not host:port",
         ),
         (["--id-header", "_RF_X"], "--id-header: '_RF_X' begins with _RF_"),
-    ],
-)
-def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """An option that makes no sense ends with exit code 2 and is named."""
-    with pytest.raises(SystemExit) as caught:
-        main(["audit", "orders", *arguments])
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(["audit", "orders", *arguments])
 
-    assert caught.value.code == 2
-    assert fault in click.unstyle(capsys.readouterr().err)
+        assert caught.value.code == 2
+        assert fault in click.unstyle(capsys.readouterr().err)

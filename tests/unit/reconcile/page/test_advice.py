@@ -79,26 +79,23 @@ def test_only_a_ring_that_is_too_small_is_told() -> None:
     assert advice.sentences({"orders": _ring(Seen(), span_ms=0)}, 1.0) == []
 
 
-@pytest.mark.parametrize(
-    ("enough", "span_ms", "said"),
-    [
+def test_overrun_above_its_limit() -> None:
+    """The report on OVERRUN above its limit has the share, the limit, and the size that would be enough, if there is one."""
+    for enough, span_ms, said in (
         (4_000, DAY_MS, "id_cache_size = 6200 would be enough (it has 2000): the resends needed 4,096 in 1 d, and 50 %"),
         (8_000, DAY_MS, "id_cache_size = 12000 would be enough (it has 2000): the resends needed 8,000 in 1 d, and 50 %"),
         (4_000, 180_000, "id_cache_size = 4000 would have been enough (it has 2000). That is no recommendation: the records span 3 min"),
         (2_000, DAY_MS, "no size would help, as id_cache_size = 2000 covers the measured distances. Look for id_max_age"),
         (0, DAY_MS, "no size would help"),
-    ],
-)  # fmt: skip
-def test_overrun_above_its_limit(enough: int, span_ms: int, said: str) -> None:
-    """The report on OVERRUN above its limit has the share, the limit, and the size that would be enough, if there is one."""
-    ring = replace(_ring(SEEN, span_ms=span_ms, enough=enough), overrun_share=0.00104)
-    (sentence,) = advice.sentences({"orders": ring}, 0.001)
+    ):  # fmt: skip
+        ring = replace(_ring(SEEN, span_ms=span_ms, enough=enough), overrun_share=0.00104)
+        (sentence,) = advice.sentences({"orders": ring}, 0.001)
 
-    assert sentence.startswith(
-        "orders: 0.104 % of the duplicates were accepted again (OVERRUN), and reconcile.overrun_max allows 0.1 %: "
-        + said
-    )
-    assert "OVERRUN" not in "".join(advice.sentences({"orders": ring}, 0.00104))
+        assert sentence.startswith(
+            "orders: 0.104 % of the duplicates were accepted again (OVERRUN), and reconcile.overrun_max allows 0.1 %: "
+            + said
+        )
+        assert "OVERRUN" not in "".join(advice.sentences({"orders": ring}, 0.00104))
 
 
 def test_broken_promises_are_told() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconcile.page import document
-from reconcile.page.report_data import AddressFigures, Bin, Figures, GroupBin, Moment
+from reconcile.page.report_data import Bin, Figures, GroupBin, Moment
 from tests.support.pages.report import PLAIN, RENDERED, RING, RUN, Read, drawings, parts
 
 
@@ -45,9 +45,9 @@ def test_drawings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts.index("06:00") < texts.index("22 Nov")
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
+def test_odd_figures() -> None:
+    """Odd figures are drawn: impossible timestamps, distributions of one bin, huge numbers, and no record at all."""
+    for address in (
         replace(PLAIN, moments=[Moment(0, 1, 1, 0), Moment(2**62, 1, 1, 0)], step_ms=86_400_000),
         replace(PLAIN, moments=[Moment(-(2**62), 1, 1, 0)]),
         replace(PLAIN, moments=[Moment(0, 1, 1, 0)], step_ms=1),
@@ -58,15 +58,12 @@ def test_drawings(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         replace(PLAIN, distances=[Bin(1e15, 3)], ages=[Bin(1e12, 3)], ring=RING),
         replace(PLAIN, group_sizes=[GroupBin(2**at, 10**9, 10**12) for at in range(60)]),
-    ],
-)
-def test_odd_figures(address: AddressFigures) -> None:
-    """Odd figures are drawn: impossible timestamps, distributions of one bin, huge numbers, and no record at all."""
-    html = document.render(Figures("Night", "", "clean", "", [address]))
+    ):
+        html = document.render(Figures("Night", "", "clean", "", [address]))
 
-    assert drawings(html)
-    elements = [element for drawing in drawings(html) for element in drawing.iter()]
-    assert not any(re.search(r"\b(nan|inf)\b", f"{element.attrib} {element.text}") for element in elements)
+        assert drawings(html)
+        elements = [element for drawing in drawings(html) for element in drawing.iter()]
+        assert not any(re.search(r"\b(nan|inf)\b", f"{element.attrib} {element.text}") for element in elements)
 
 
 def test_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:

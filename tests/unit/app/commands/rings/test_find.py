@@ -8,17 +8,9 @@ from app.commands.rings import show
 from app.commands.rings.find import IdFormatError, find, parse_id, slots_of
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.protocol import stored_ids
 from ringfence_kafka.protocol.duplicate_id import composed
-from ringfence_kafka.protocol.stored_ids import (
-    digest_id,
-    display_id,
-    display_parts,
-    encode_id,
-    foreign_id,
-    of_address,
-    variant_of,
-    without_value,
-)
+from ringfence_kafka.protocol.stored_ids import digest_id, display_id, display_parts, encode_id, variant_of
 from tables.codec import Origin, Slot
 
 
@@ -88,11 +80,11 @@ def test_malformed() -> None:
 )
 def test_what_is_shown_can_be_found(encoded: bytes) -> None:
     """An ID as ``rings show`` writes it is the one that ``rings find`` looks for."""
-    stored = foreign_id("payments", encoded)
+    stored = stored_ids.foreign_id("payments", encoded)
 
     assert parse_id([display_id(encoded)]) == encoded
     assert display_id(stored) == display_id(encoded)
-    assert of_address(stored) == ("payments", encoded)
+    assert stored_ids.of_address(stored) == ("payments", encoded)
 
 
 @pytest.mark.parametrize("parts", [[b"/shop", b"42"], [b"hex:7", b"\xff", b" "], [b"\x00\x00\x00\x01", b"a"]])
@@ -127,7 +119,7 @@ def test_second_value_of_an_id(encoded: bytes) -> None:
     """The slot of an ID's second value shows as the ID, part by part, and is found by it."""
     stored = variant_of(encoded, 2**63 + 5)
 
-    assert without_value(stored) == without_value(encoded) == encoded
+    assert stored_ids.without_value(stored) == stored_ids.without_value(encoded) == encoded
     assert display_parts(stored, 2) == display_parts(encoded, 2)
     assert parse_id(display_parts(stored, 2) or [display_id(stored)]) == encoded
 

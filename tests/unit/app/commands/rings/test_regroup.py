@@ -14,13 +14,7 @@ from agents.topic_checks.lanes import is_marked, lanes_before, live
 from agents.topic_checks.topics import count_faults
 from app.commands.rings.changelog_writer import journal_record
 from app.commands.rings.joined_rings import Content, Entry
-from app.commands.rings.regroup_plan import (
-    RegroupError,
-    Regrouping,
-    described,
-    document,
-    plan,
-)
+from app.commands.rings.regroup_plan import RegroupError, Regrouping, described, document, plan
 from app.commands.rings.regroup_steps import Change, Event, Forwarded, Regroup
 from app.commands.rings.show import live_slots
 from ringfence_kafka.config.settings import AddressSettings
@@ -411,7 +405,7 @@ def test_refused() -> None:
         logs = _Logs(4)
         _begun(0, 4, logs, _accepted(4))
         metas = logs.metas()
-        metas[1] = metas[1]._replace(**changes)  # type: ignore[arg-type]
+        metas[1] = metas[1]._replace(**changes)
 
         with pytest.raises(RegroupError, match=said):
             plan(_address(), 4, metas, lanes)

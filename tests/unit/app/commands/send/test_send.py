@@ -103,27 +103,26 @@ def test_transaction() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("line", "home"),
-    [
+def test_transaction_without_a_group() -> None:
+    """A transaction without a group goes to the home of its first ID."""
+    for line, home in (
         ({"id": "t-1", "parts": [{"id": "t-2", "value": ""}]}, b"t-1"),
         ({"parts": [{"value": ""}, {"id": "t-2", "value": ""}, {"id": "t-3", "value": ""}]}, b"t-2"),
         ({"parts": [{"address": "payments", "id": "7", "value": ""}]}, b"7"),
         ({"parts": [{"address": "notes", "group": "8", "value": ""}]}, b"8"),
-    ],
-)
-def test_transaction_without_a_group(line: Any, home: bytes) -> None:
-    """A transaction without a group goes to the home of its first ID."""
-    record = composed(line)
-    lane = decide.Path(SETTINGS.addresses[0], record.partition, PARTITIONS, "forward", SETTINGS.addresses[1:])
-    arrived = Given(0, record.key, list(record.headers), record.value)
-    batch = FetchedBatch("transfers", record.partition, 0, 1, [arrived], 0)
-    outcome = lane.decide([DueRecords(batch, [arrived])], cast("LaneTable", Table()), {})
+    ):
+        record = composed(line)
+        lane = decide.Path(
+            SETTINGS.addresses[0], record.partition, PARTITIONS, "forward", SETTINGS.addresses[1:]
+        )
+        arrived = Given(0, record.key, list(record.headers), record.value)
+        batch = FetchedBatch("transfers", record.partition, 0, 1, [arrived], 0)
+        outcome = lane.decide([DueRecords(batch, [arrived])], cast("LaneTable", Table()), {})
 
-    assert (record.key, record.partition, record.has_id) == (None, Partitioner(PARTITIONS)[home], True)
-    assert (outcome.forwarded, outcome.quarantined, len(outcome.here)) == ([], [], 1)
-    without = composed({"parts": [{"value": ""}]})
-    assert (without.key, without.partition, without.has_id) == (None, -1, False)
+        assert (record.key, record.partition, record.has_id) == (None, Partitioner(PARTITIONS)[home], True)
+        assert (outcome.forwarded, outcome.quarantined, len(outcome.here)) == ([], [], 1)
+        without = composed({"parts": [{"value": ""}]})
+        assert (without.key, without.partition, without.has_id) == (None, -1, False)
 
 
 def _composed_by(line: Any, **keys: Any) -> Outgoing:

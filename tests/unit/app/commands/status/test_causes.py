@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agents.lane.state_folder import IDS_IN_MEMORY_MAX, StateFolder
 from app.commands.status import lanes, page
 from app.commands.status import status as verb
@@ -136,23 +134,24 @@ def test_one_cause() -> None:
         assert found.what.endswith(what)
 
 
-@pytest.mark.parametrize(
-    ("names", "waits", "stands"),
-    [([], False, True), (["orders-0"], True, True), (["orders-0", "orders-1"], False, False)],
-)
-def test_lanes_in_memory(names: list[str], waits: bool, stands: bool) -> None:
+def test_lanes_in_memory() -> None:
     """A lane in memory is a note. Beside a lane without room there it is a problem that somebody has to act on.
 
     The worker has a field for it. Its text decides nothing, and a worker without the field has none in memory.
     """
-    told = {"lanes_in_memory": names} if names else {}
-    worker = _worker(state_folder="no space (lanes keep their state in memory)", **told)
-    [address] = STATUS.addresses
-    lane = replace(address.lanes[1], state="retrying", folder_fault=True) if waits else address.lanes[1]
-    address = replace(address, lanes=[address.lanes[0], lane])
-    status = replace(STATUS, workers=[worker], addresses=[address])
-    found = only(status)
+    for names, waits, stands in (
+        ([], False, True),
+        (["orders-0"], True, True),
+        (["orders-0", "orders-1"], False, False),
+    ):
+        told = {"lanes_in_memory": names} if names else {}
+        worker = _worker(state_folder="no space (lanes keep their state in memory)", **told)
+        [address] = STATUS.addresses
+        lane = replace(address.lanes[1], state="retrying", folder_fault=True) if waits else address.lanes[1]
+        address = replace(address, lanes=[address.lanes[0], lane])
+        status = replace(STATUS, workers=[worker], addresses=[address])
+        found = only(status)
 
-    assert found.stands is stands
-    assert ("; lane orders-0 in memory" in found.what) is waits
-    assert verb.as_document(status, [found])["workers"][0]["lanes_in_memory"] == names
+        assert found.stands is stands
+        assert ("; lane orders-0 in memory" in found.what) is waits
+        assert verb.as_document(status, [found])["workers"][0]["lanes_in_memory"] == names

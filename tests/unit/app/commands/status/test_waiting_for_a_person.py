@@ -11,17 +11,8 @@ from app.commands.status.findings import findings
 from app.commands.status.model import LeftLetters, Status
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.protocol.run_result import RunResult
-from tests.support.statuses import (
-    BRIDGE,
-    CONSUMERS,
-    SHARE,
-    STATUS,
-    WORKER,
-    only,
-    printed,
-    with_lanes,
-    with_share,
-)
+from tests.support import statuses
+from tests.support.statuses import BRIDGE, STATUS, WORKER, only, printed, with_lanes, with_share
 
 OPEN = OpenRecords(
     count=21, at_least=False, oldest_seconds=7_300.0, oldest_place="0/17", oldest_reason="ValueError: no"
@@ -106,10 +97,10 @@ def test_own_rules_that_differ() -> None:
 def test_groups_that_fail_are_one_line() -> None:
     """Thirteen failing groups in three partitions are one finding: the one that fails for the longest, and a count."""
     shares = [
-        replace(SHARE, partition=index, lag=9, failing=count, failing_group=f"g{index}", failing_attempts=3, failing_seconds=60.0 + index)
+        replace(statuses.SHARE, partition=index, lag=9, failing=count, failing_group=f"g{index}", failing_attempts=3, failing_seconds=60.0 + index)
         for index, count in enumerate((4, 4, 5))
     ]  # fmt: skip
-    found = only(replace(STATUS, consumers=[replace(CONSUMERS, partitions=shares)]))
+    found = only(replace(STATUS, consumers=[replace(statuses.CONSUMERS, partitions=shares)]))
 
     assert found.where == "billing at orders, partitions 0, 1, 2"
     assert found.what == (

@@ -1,14 +1,7 @@
 import pytest
 
-from app.commands.topics.growth_plan import (
-    Growth,
-    GrowthError,
-    Work,
-    document,
-    named_successors,
-    plan,
-    print_plan,
-)
+from app.commands.topics import growth_plan
+from app.commands.topics.growth_plan import Growth, GrowthError, Work, plan
 from app.commands.topics.input_growth import needs_stop, plan_input
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Meta
@@ -56,13 +49,13 @@ def test_lines_that_can_be_read() -> None:
     """A line names some of a lane's successors and counts the others; the document lists all."""
     work = Work(Growth(2, 100_000), {"orders": 2}, {}, [0, 1])
     said: list[str] = []
-    print_plan(ADDRESS, work, [], said.append)
+    growth_plan.print_plan(ADDRESS, work, [], said.append)
 
     assert max(map(len, said)) < 300
     assert said[1].startswith("would copy  IDs of orders-0 to orders-2, orders-4, ")
     assert said[1].endswith("orders-32, 49,983 more")
-    assert len(document(ADDRESS, work, [], dry_run=True)["lanes"][0]["heirs"]) == 49_999
-    assert named_successors(ADDRESS, Growth(2, 6), 0) == "orders-2, orders-4"
+    assert len(growth_plan.document(ADDRESS, work, [], dry_run=True)["lanes"][0]["heirs"]) == 49_999
+    assert growth_plan.named_successors(ADDRESS, Growth(2, 6), 0) == "orders-2, orders-4"
 
 
 def _grown(lanes: int, now: int, counts: tuple[int, ...], wanted: int) -> Growth:

@@ -3,14 +3,8 @@ from typing import Any
 
 import pytest
 
-from app.commands.topics.required_topics import (
-    CHANGELOG_CONFIG,
-    FORWARD_CONFIG,
-    Findings,
-    missing,
-    required,
-)
-from app.commands.topics.required_topics import compare as compare_described
+from app.commands.topics import required_topics
+from app.commands.topics.required_topics import CHANGELOG_CONFIG, FORWARD_CONFIG, Findings, missing
 from ringfence_client.progress.progress_topic import TOPIC_CONFIG
 from ringfence_kafka.admin.topics import OUTPUT_CONFIG, Described, TopicDescription
 from ringfence_kafka.config.load import validate
@@ -19,7 +13,7 @@ from ringfence_kafka.errors import TopicError
 
 
 def compare(settings: Settings, topics: dict[str, TopicDescription], *refused: str) -> Findings:
-    return compare_described(settings, Described(topics, frozenset(refused)))
+    return required_topics.compare(settings, Described(topics, frozenset(refused)))
 
 
 def _settings(**keys: Any) -> Settings:
@@ -53,12 +47,12 @@ def test_required() -> None:
     """All topics of all addresses are required; a duplicates topic only if duplicates are diverted."""
     addresses = [{"name": "a", "accepted_topic": "x"}, {"name": "b", "duplicates": "divert"}]
 
-    assert required(validate({"addresses": addresses})) == [
+    assert required_topics.required(validate({"addresses": addresses})) == [
         "a", "x", "a.quarantine", "ringfence-a-changelog", "ringfence-a-forward",
         "b", "b.accepted", "b.quarantine", "ringfence-b-changelog", "ringfence-b-forward", "b.duplicates",
         "ringfence-journal",
     ]  # fmt: skip
-    assert required(validate({})) == []
+    assert required_topics.required(validate({})) == []
 
 
 def test_each_missing_topic_is_a_fault() -> None:

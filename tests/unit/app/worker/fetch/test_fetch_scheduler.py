@@ -4,16 +4,9 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
+from app.worker.fetch import fetch_scheduler
 from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.fetch.fetch_scheduler import (
-    FETCH_WAIT_MS,
-    PARTIAL_WAIT_MS,
-    QUIET_AFTER_S,
-    QUIET_WAIT_MS,
-    SILENT_AFTER_S,
-    SILENT_WAIT_MAX_MS,
-    FetchScheduler,
-)
+from app.worker.fetch.fetch_scheduler import FETCH_WAIT_MS, PARTIAL_WAIT_MS, QUIET_WAIT_MS, FetchScheduler
 
 NEAR, FAR = 1, 2
 """Two brokers."""
@@ -119,7 +112,7 @@ def test_where_nothing_comes_fetches_are_long() -> None:
     asked = Asked()
     asked.read(p0=False)
     assert asked.wait_ms() == FETCH_WAIT_MS
-    asked.now += QUIET_AFTER_S
+    asked.now += fetch_scheduler.QUIET_AFTER_S
     assert asked.wait_ms() == QUIET_WAIT_MS
     asked.fetcher._records = {TopicPartition("orders", 0): "something"}
     asked.wanted.add(TopicPartition("orders", 0))
@@ -128,8 +121,12 @@ def test_where_nothing_comes_fetches_are_long() -> None:
     asked.read(p0=False)
     assert asked.wait_ms() == FETCH_WAIT_MS
 
-    asked.now += SILENT_AFTER_S
-    for partitions, wait_ms in ((4, QUIET_WAIT_MS), (1_000, 1_000), (100_000, SILENT_WAIT_MAX_MS)):
+    asked.now += fetch_scheduler.SILENT_AFTER_S
+    for partitions, wait_ms in (
+        (4, QUIET_WAIT_MS),
+        (1_000, 1_000),
+        (100_000, fetch_scheduler.SILENT_WAIT_MAX_MS),
+    ):
         asked.assigned = [TopicPartition("orders", number) for number in range(partitions)]
         assert asked.wait_ms() == wait_ms
     asked.pace.hurry()

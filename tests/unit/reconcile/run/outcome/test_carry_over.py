@@ -148,28 +148,25 @@ def test_what_a_run_reads(tmp_path: Path) -> None:
         job.Ready(runs, _survey(1_000_002, 1_000_001, journal={0: (2, 5)})).records(settings)
 
 
-@pytest.mark.parametrize(
-    ("last", "lost", "why"),
-    [
+def test_the_journal() -> None:
+    """Lost events are reported once, for all addresses."""
+    for last, lost, why in (
         (None, [(0, 4)], ""),
         (Position("j", (1,), (3,)), [(1, 4)], ""),
         (Position("j", (4,), (5,)), [], ""),
         (Position("old", (4,), (5,)), [(5, 5)], "it was deleted and created again"),
-    ],
-)
-def test_the_journal(last: Position | None, lost: list[tuple[int, int]], why: str) -> None:
-    """Lost events are reported once, for all addresses."""
-    gone = journal_lost("journal", Position("j", (4,), (9,)), last)
-    cut = _cut("a")
-    with_gap = AddressCut(cut.input, cut.forward, cut.accepted, cut.quarantine, None, (0,), gone)
-    found = doubts(_settings("a").addresses, {"a": with_gap}, None, [RINGS])
+    ):
+        gone = journal_lost("journal", Position("j", (4,), (9,)), last)
+        cut = _cut("a")
+        with_gap = AddressCut(cut.input, cut.forward, cut.accepted, cut.quarantine, None, (0,), gone)
+        found = doubts(_settings("a").addresses, {"a": with_gap}, None, [RINGS])
 
-    assert [(item.begin, item.end) for item in gone] == lost
-    assert all(item.why.startswith(why) for item in gone)
-    assert with_gap.lost == gone
-    assert [(doubt.address, doubt.anomalies) for doubt in found] == [
-        (0, frozenset({Anomaly.FORGOTTEN}))
-    ] * len(lost)
+        assert [(item.begin, item.end) for item in gone] == lost
+        assert all(item.why.startswith(why) for item in gone)
+        assert with_gap.lost == gone
+        assert [(doubt.address, doubt.anomalies) for doubt in found] == [
+            (0, frozenset({Anomaly.FORGOTTEN}))
+        ] * len(lost)
 
 
 def test_events_of_an_input_that_was_deleted() -> None:
