@@ -1,6 +1,5 @@
 """tests/PROMISES.md names tests, worlds and planted bugs that exist."""
 
-import ast
 import re
 from functools import cache
 from typing import Final
@@ -39,12 +38,6 @@ def _source(file: str) -> str:
 
 
 @cache
-def _functions(file: str) -> frozenset[str]:
-    nodes = ast.walk(ast.parse(_source(file)))
-    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-@cache
 def _anomalies(world: str) -> frozenset[str]:
     """Names that the checks of a world give to a broken promise."""
     if world not in {"consumers", "sends"}:
@@ -68,7 +61,7 @@ def test_named_tests_exist(column: str) -> None:
         file, function, case = named[1], named[2], named[3]
         assert file.split("/")[0] in FOLDERS[column], cell
         assert function.startswith("test_"), cell
-        assert function in _functions(file), cell
+        assert f"def {function}(" in _source(file), cell
         assert case is None or f'"{case}": (' in _source(file), cell
 
 

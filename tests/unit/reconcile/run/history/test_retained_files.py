@@ -28,10 +28,8 @@ def runs(tmp_path: Path) -> RunHistory:
     files = LocalFiles(str(tmp_path))
     made = RunHistory(files)
     for number, day in enumerate(DAYS, 1):
-        for folder in (
-            *(f"{ids_folder(day, number)}/address={name}" for name in "ab"),
-            f"{results_folder(number)}/ahead",
-        ):
+        folders = [f"{ids_folder(day, number)}/address={name}" for name in "ab"]
+        for folder in (*folders, f"{results_folder(number)}/ahead"):
             for part in range(2):
                 files.write_text(f"{folder}/part-{part}.parquet", "rows")
         run = Run(number, number - 1 or None, day, "clean", accepted={"a": {0: 5}, "b": {0: 5}})
@@ -60,9 +58,7 @@ def test_a_folder_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / folder)
 
     said = _refusal(runs, _cuts("a", "b"))
-    assert said.startswith(
-        f"{tmp_path}/{folder} has 0 of the 2 Parquet files that run 1 wrote, so duplicates"
-    )
+    assert said.startswith(f"{tmp_path}/{folder} has 0 of the 2 Parquet files that run 1 wrote, so dupl")
     assert "LOST: restore it from a backup of reconcile.state_dir; without one name another" in said
     _accepted(runs, _cuts("b"))
     _accepted(runs, _cuts("a", topic_id="created again"))
@@ -76,9 +72,8 @@ def test_what_the_last_run_has_left(runs: RunHistory, tmp_path: Path) -> None:
     """A run without the last run's results would lose waiting inputs, but that run can be judged again. Any other is needed."""
     shutil.rmtree(tmp_path / results_folder(3))
 
-    assert f"without one remove {tmp_path}/{file_of(3)}: that run is judged again" in _refusal(
-        runs, _cuts("a")
-    )
+    again = f"without one remove {tmp_path}/{file_of(3)}: that run is judged again"
+    assert again in _refusal(runs, _cuts("a"))
     runs.files.remove(file_of(3))
     _accepted(runs, _cuts("a"))
     runs.files.remove(file_of(1))

@@ -72,8 +72,7 @@ def test_an_address_that_is_away_for_a_run() -> None:
 
     assert second.positions["a-input"].ends == (20,)
     assert second.positions["b-input"].ends == (10,)
-    assert second.known == {"a": {0: 8}, "b": {0: 4}}
-    assert second.held == {"a": {0: 8}, "b": {0: 4}}
+    assert second.known == second.held == {"a": {0: 8}, "b": {0: 4}}
     assert second.consumed == {"a": {0: 3}, "b": {0: 3}}
     assert second.complete == {"a": True, "b": True}
     assert {name: second.left_by(name) for name in ("a", "b")} == {"a": 2, "b": 1}
@@ -110,42 +109,31 @@ def test_a_gap_leaves_ids_unknown(topic: str) -> None:
     after = _handed_on(settings, gap, {"a": _cut("a")}, 3)
 
     assert carry_over.complete(settings, whole, {"a": cut}) == {"a": False}
-    assert [(run.complete["a"], run.known["a"][0]) for run in (whole, gap, after)] == [
-        (True, 4), (False, 4), (True, 8),
-    ]  # fmt: skip
-
-
-def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
-    """Records that the last run has judged may be deleted: the next run is empty and reports no GAP."""
-    settings = _settings("a")
-    (address,) = settings.addresses
-    runs = RunHistory(LocalFiles(str(tmp_path)))
-    base, cuts = begin_run(settings, runs, _survey(10))
-    runs.finished[1] = _handed_on(settings, base, cuts, 1)
-    assert runs.finished[1].rules == {"a": kept(address)}
-
-    def spans(start: int) -> tuple[int | None, int]:
-        base, cuts = begin_run(settings, runs, _survey(10, start=start))
-        assert not any(cut.lost for cut in cuts.values())
-        return base.number if base else None, cuts["a"].input.spans[0].begin
-
-    assert spans(0) == (None, 0)
-    assert spans(10) == (1, 10)
+    assert [run.complete["a"] for run in (whole, gap, after)] == [True, False, True]
+    assert [run.known["a"][0] for run in (whole, gap, after)] == [4, 4, 8]
 
 
 def test_what_a_run_reads(tmp_path: Path) -> None:
-    """A run reads only the records since the last run, even if consumers are behind, and the whole journal."""
+    """A run reads only the records since the last run, even if consumers are behind, and the whole journal.
+
+    Records that the last run has judged may be deleted: the next run is empty and reports no GAP.
+    """
     settings = _settings("a")
     runs = RunHistory(LocalFiles(str(tmp_path)))
     first = _survey(1_000_000, journal={0: (2, 5)})
     assert job.Ready(runs, first).records(settings) == 4_000_000 + 3
 
     runs.finished[1] = _handed_on(settings, *begin_run(settings, runs, first), 1)
-    assert job.Ready(runs, _survey(1_000_002, 1_000_001, journal={0: (2, 5)})).records(settings) == 4 * 2 + 3
+    second = job.Ready(runs, _survey(1_000_002, 1_000_001, journal={0: (2, 5)}))
+    assert second.records(settings) == 4 * 2 + 3
+    for start, after in ((0, None), (1_000_000, 1)):
+        base, cuts = begin_run(settings, runs, _survey(1_000_000, start=start))
+        assert not any(cut.lost for cut in cuts.values())
+        assert (base.number if base else None, cuts["a"].input.spans[0].begin) == (after, start)
 
     runs.finished[1].leaves = {f"{ids_folder(TODAY, 1)}/address=a": 1}
     with pytest.raises(PrerequisiteError, match="has 0 of the 1 Parquet files"):
-        job.Ready(runs, _survey(1_000_002, 1_000_001, journal={0: (2, 5)})).records(settings)
+        second.records(settings)
 
 
 def test_the_journal() -> None:
@@ -164,9 +152,8 @@ def test_the_journal() -> None:
         assert [(item.begin, item.end) for item in gone] == lost
         assert all(item.why.startswith(why) for item in gone)
         assert with_gap.lost == gone
-        assert [(doubt.address, doubt.anomalies) for doubt in found] == [
-            (0, frozenset({Anomaly.FORGOTTEN}))
-        ] * len(lost)
+        doubted = [(doubt.address, doubt.anomalies) for doubt in found]
+        assert doubted == [(0, frozenset({Anomaly.FORGOTTEN}))] * len(lost)
 
 
 def test_events_of_an_input_that_was_deleted() -> None:
