@@ -232,19 +232,17 @@ def _plan_to(output: IO[str], unbuffered: str) -> tuple[int, str]:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device on this system")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_that_is_full(unbuffered: str) -> None:
-    """A full output is reported in one line, without the trace of an internal error."""
+def test_output_that_cannot_be_written(unbuffered: str) -> None:
+    """A full output is reported in one line, without the trace of an internal error.
+
+    A closed reader such as ``| head`` ends a command quietly, wherever the output waits.
+    """
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        assert _plan_to(closed, unbuffered) == (1, "")
     with Path("/dev/full").open("w") as full:
         code, said = _plan_to(full, unbuffered)
 
     assert (code, said.count("\n")) == (2, 1)
     assert said.startswith("ringfence: the output cannot be written (No space left on device)")
-
-
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_left(unbuffered: str) -> None:
-    """A closed reader such as ``| head`` ends a command quietly, wherever the output waits."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w") as closed:
-        assert _plan_to(closed, unbuffered) == (1, "")

@@ -50,14 +50,6 @@ def test_links(document: str) -> None:
     assert broken == []
 
 
-def test_changelog() -> None:
-    """Each release is a list of features in at most 500 words."""
-    releases = (ROOT / "CHANGELOG.md").read_text("utf-8").split("\n## ")[1:]
-
-    assert releases
-    assert [release.split()[0] for release in releases if len(release.split()) > 500] == []
-
-
 @pytest.mark.parametrize("file", reference.files(), ids=lambda file: file.name)
 def test_generated(file: Path) -> None:
     """The command line, the configuration, its schema and the example of a plan are what ``make cli-docs`` writes."""

@@ -26,11 +26,14 @@ def test_named_files_exist(page: str) -> None:
 
 
 def test_pages_are_short() -> None:
-    """ARCHITECTURE.md is one page, the README of a room as well."""
+    """ARCHITECTURE.md is one page, the README of a room as well, and a release has at most 500 words."""
     assert len((ROOT / "ARCHITECTURE.md").read_text("utf-8").split()) <= WORDS_MAX
     long = {room: len((ROOT / room / "README.md").read_text("utf-8").splitlines()) for room in ROOMS}
 
     assert {room: lines for room, lines in long.items() if lines > LINES_MAX} == {}
+    releases = (ROOT / "CHANGELOG.md").read_text("utf-8").split("\n## ")[1:]
+    assert releases
+    assert [release.split()[0] for release in releases if len(release.split()) > 500] == []
 
 
 def test_folders_are_small() -> None:

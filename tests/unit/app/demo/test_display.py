@@ -55,7 +55,13 @@ def test_a_long_phase_is_never_silent(terminal: bool, monkeypatch: pytest.Monkey
 
 
 def test_configuration(tmp_path: Path) -> None:
-    """The demo's configuration is valid, and a ring holds every ID of the run."""
+    """The demo's configuration is valid, and a ring holds every ID of the run.
+
+    Fewer messages than a demo needs are refused with the number that is enough.
+    """
+    for too_few in (Plan, bridged.Plan):
+        with pytest.raises(ConfigurationError, match=r"100 messages are too few .* use [0-9]+ or more"):
+            too_few(100, 1)
     plan = Plan(30_000, 1)
     settings = validate(tomllib.loads(configuration("127.0.0.1:9092", tmp_path / 'a "b"', plan, 7)))
 
@@ -63,10 +69,3 @@ def test_configuration(tmp_path: Path) -> None:
     assert {address.id_cache_size for address in settings.addresses} == {30_000}
     assert settings.state_dir == tmp_path / 'a "b"' / "state" / "worker"
     assert settings.app.web_port == 7
-
-
-@pytest.mark.parametrize("plan", [Plan, bridged.Plan])
-def test_too_few(plan: type[Plan | bridged.Plan]) -> None:
-    """Fewer messages than a demo needs are refused with the number that is enough."""
-    with pytest.raises(ConfigurationError, match=r"100 messages are too few .* use [0-9]+ or more"):
-        plan(100, 1)

@@ -152,7 +152,16 @@ def said(audit: Audit) -> str:
 
 
 def test_less_than_an_hour_recommends_nothing() -> None:
-    """From less than an hour no size follows, in sentences, configuration and document; an hour gives one with headroom."""
+    """From less than an hour no size follows, in sentences, configuration and document; an hour gives one with headroom.
+
+    A ring for values as IDs is recommended by the same rule.
+    """
+    by_value = Resends("value", with_id=10, resends=2, needed=8, within_needed=2)
+    other = made(found=Resends("header"), others=[by_value])
+    assert "(--id-from value) with id_cache_size = 12 would drop at least 2." in said(other)
+    of_a_moment = replace(other, last_ms=other.first_ms)
+    assert "(--id-from value) with a ring of 8 would drop at least 2." in said(of_a_moment)
+
     short, hour = (made(last_ms=1_760_000_000_000 + span) for span in (3_599_999, 3_600_000))
     none, size = (document(audit, [], "")["ring"] for audit in (short, hour))
 
@@ -175,16 +184,6 @@ def test_less_than_an_hour_recommends_nothing() -> None:
     small = made(settings=AddressDefaults(id_cache_size=5), found=replace(made().found, within_capacity=40))
     ring = figures(small, []).addresses[0].ring
     assert (ring.capacity, ring.recommended, ring.overruns, ring.resends, ring.days) == (5, 14, 10, 50, 1)
-
-
-def test_another_id_has_headroom_too() -> None:
-    """A ring for values as IDs is recommended by the same rule."""
-    by_value = Resends("value", with_id=10, resends=2, needed=8, within_needed=2)
-    other = made(found=Resends("header"), others=[by_value])
-    short = replace(other, last_ms=other.first_ms)
-
-    assert "(--id-from value) with id_cache_size = 12 would drop at least 2." in said(other)
-    assert "(--id-from value) with a ring of 8 would drop at least 2." in said(short)
 
 
 def test_the_table() -> None:

@@ -38,18 +38,17 @@ def _ring(seen: Seen, *, span_ms: int = DAY_MS, capacity: int = 2_000, enough: i
 
 
 def test_nothing_seen_recommends_what_there_is() -> None:
-    """A ring without any resend keeps its capacity; with some, the advice is what they need and headroom, even if less."""
+    """A ring without any resend keeps its capacity; with some, the advice is what they need and headroom, even if less.
+
+    Headroom is half of the need, rounded up to two digits, and the size is always valid.
+    """
+    sizes = {1: 2, 2: 3, 9: 14, 66: 99, 67: 110, 207: 320, 4_096: 6_200, 2**31 - 1: 2**31 - 1}
+    assert {needed: advice.with_headroom(needed) for needed in sizes} == sizes
     shown = ("capacity", "needed", "recommended", "enough", "span_ms", "resend_distance_p99")
     nothing, less = _ring(Seen()), _ring(Seen(5, 30, 7, 29, 40))
 
     assert advice.document(nothing) == dict(zip(shown, (2_000, 0, 2_000, 0, DAY_MS, 0), strict=True))
     assert advice.document(less) == dict(zip(shown, (2_000, 30, 45, 0, DAY_MS, 29), strict=True))
-
-
-def test_headroom() -> None:
-    """A recommended ring is half as large again as the need, rounded up to two digits, and always a valid size."""
-    sizes = {1: 2, 2: 3, 9: 14, 66: 99, 67: 110, 207: 320, 4_096: 6_200, 2**31 - 1: 2**31 - 1}
-    assert {needed: advice.with_headroom(needed) for needed in sizes} == sizes
 
 
 @pytest.mark.parametrize("seen", [Seen(), SEEN])
@@ -61,7 +60,10 @@ def test_less_than_an_hour_recommends_nothing(seen: Seen) -> None:
 
 
 def test_only_a_ring_that_is_too_small_is_told() -> None:
-    """The sentence has the need, the span and the headroom. A ring that is large enough with headroom has none."""
+    """The sentence has the need, the span and the headroom. A ring that is large enough with headroom has none.
+
+    With id_min_age the advice is for id_cache_size_max. OVERRUN needs a larger id_cache_size, or a longer age.
+    """
     (large,) = advice.sentences({"orders": _ring(SEEN, span_ms=26 * HOUR_MS)}, 1.0)
     few = {name: _ring(SEEN, span_ms=span) for name, span in (("orders", 9), ("payments", 180_000))}
     (none,) = advice.sentences(few, 1.0)
@@ -77,6 +79,14 @@ def test_only_a_ring_that_is_too_small_is_told() -> None:
     assert advice.sentences({"orders": _ring(SEEN, capacity=6_199)}, 1.0)
     assert advice.sentences({"orders": _ring(SEEN, capacity=6_200)}, 1.0) == []
     assert advice.sentences({"orders": _ring(Seen(), span_ms=0)}, 1.0) == []
+
+    grows = replace(_ring(SEEN, capacity=3_000, enough=2_500), grows_from=2_000)
+    (advised,) = advice.sentences({"orders": grows}, 0.001)
+    (overrun,) = advice.sentences({"orders": replace(grows, overrun_share=0.5)}, 0.001)
+    assert advised.startswith("orders: set id_cache_size_max = 6200 (it has 3000): 99.9 %")
+    assert (
+        "id_cache_size = 6200 would be enough (it has 2000), or a longer id_min_age: the resends" in overrun
+    )
 
 
 def test_overrun_above_its_limit() -> None:
@@ -117,18 +127,6 @@ def test_broken_promises_are_told() -> None:
     )
     assert said(4, 6)[0].startswith("orders: 4 IDs left")
     assert summary.promise_kept(plain, cast("Any", None), {}) == {}
-
-
-def test_a_ring_that_grows() -> None:
-    """With id_min_age the advice is for id_cache_size_max. OVERRUN needs a larger id_cache_size, or a longer age."""
-    ring = replace(_ring(SEEN, capacity=3_000, enough=2_500), grows_from=2_000)
-    (advised,) = advice.sentences({"orders": ring}, 0.001)
-    (overrun,) = advice.sentences({"orders": replace(ring, overrun_share=0.5)}, 0.001)
-
-    assert advised.startswith("orders: set id_cache_size_max = 6200 (it has 3000): 99.9 %")
-    assert (
-        "id_cache_size = 6200 would be enough (it has 2000), or a longer id_min_age: the resends" in overrun
-    )
 
 
 def test_what_is_torn_is_told() -> None:
@@ -197,7 +195,11 @@ def _evidence(first_ms: int, last_ms: int, *runs: Run) -> Ring:
 
 
 def test_days_of_evidence() -> None:
-    """The days of evidence count from the earliest record that a run has judged; they are at least one."""
+    """The days of evidence count from the earliest record that a run has judged; they are at least one.
+
+    The span reaches from the first record of all runs that count to the last one; runs of older versions have only
+    their first.
+    """
 
     def days(first: int, *runs: Run) -> int:
         return _evidence(first, first + 1, *runs).days
@@ -207,13 +209,8 @@ def test_days_of_evidence() -> None:
     assert [days(NOON), days(NOON - 7 * DAY_MS), days(2**62)] == [1, 8, 1]
     assert [days(NOON, _run()), days(NOON, old), days(NOON - 10 * DAY_MS, old)] == [2, 10, 11]
 
-
-def test_the_span_of_the_evidence() -> None:
-    """The span reaches from the first record of all runs that count to the last one; runs of older versions have only their first."""
-    before, old = _run(), _run()
+    before, old.earliest = _run(), {"a": 4 * HOUR_MS}
     before.summary["addresses"]["a"]["times"] = [5 * HOUR_MS, 7 * HOUR_MS]
-    old.earliest = {"a": 4 * HOUR_MS}
-
     for last, expected in ((9 * HOUR_MS, [1, 4, 5]), (0, [0, 2, 0])):
         runs = [(), (before,), (before, old) if last else (old,)]
         assert [_evidence(8 * HOUR_MS, last, *some).span_ms / HOUR_MS for some in runs] == expected

@@ -34,7 +34,17 @@ def _refused(text: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_a_new_file(capsys: pytest.CaptureFixture[str]) -> None:
-    """It has an address for each topic, the cluster, comments, and a schema beside it; it passes the check."""
+    """It has an address for each topic, the cluster, comments, and a schema beside it; it passes the check.
+
+    With - it goes to standard output, and its first line names the schema of the installation.
+    """
+    assert entered("init", "orders", "--output", "-") == 0
+    printed = capsys.readouterr().out
+    place = printed.splitlines()[0].removeprefix("#:schema file://")
+    assert json.loads(Path(place).read_text("utf-8")) == schema.document()
+    assert tomllib.loads(printed)["addresses"] == [{"name": "orders"}]
+    assert list(Path().iterdir()) == []
+
     assert entered("init", "orders", "payments", "orders", "--bootstrap-servers", "k:9092") == 0
     said = capsys.readouterr()
     assert said.out == "written: ringfence.toml (orders, payments) and ringfence.schema.json\n"
@@ -82,16 +92,6 @@ def test_no_file_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     beside.write_text(json.dumps({"title": schema.document()["title"]}))
     assert entered("init", "orders", "--output", "other.toml") == 0
     assert json.loads(beside.read_text()) == schema.document()
-
-
-def test_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """With - the file goes to standard output, and its first line names the schema of the installation."""
-    assert entered("init", "orders", "--output", "-") == 0
-    text = capsys.readouterr().out
-    place = text.splitlines()[0].removeprefix("#:schema file://")
-    assert json.loads(Path(place).read_text("utf-8")) == schema.document()
-    assert tomllib.loads(text)["addresses"] == [{"name": "orders"}]
-    assert list(Path().iterdir()) == []
 
 
 def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,9 +93,14 @@ def test_a_promise_in_time() -> None:
 def test_lanes_of_which_all_ids_are_known() -> None:
     """All IDs of a lane are known once it has turned over since evidence was missing, even if a quiet lane has not.
 
-    Evidence gone in this run affects all lanes.
+    Evidence gone in this run affects all lanes. Lost inputs came before those of the run; when lost outputs came is not
+    known.
     """
-    base = _run(1, {})
+    base = _run(3, {})
+    base.whole_since = {"a": 2}
+    assert rules.whole_since("a", _cut(), None, 4) == 0
+    gone = (("forward",), ("input",), ("input", "accepted"))
+    assert [rules.whole_since("a", _cut(*roles), base, 4) for roles in gone] == [2, 4, 5]
     base.known = {"a": {0: 5, 1: 4}}
 
     assert rules.lanes_whole("a", _cut(), base, 5) == [0]
@@ -207,17 +212,6 @@ def test_a_mode_and_topics_hold_from_the_run_on_that_saw_them() -> None:
     assert not rules.diverts_conflicts(enforcing, with_topic)
     assert [rules.diverts(divert, base) for base in (None, diverting, plain)] == [True, True, False]
     assert not rules.diverts(enforcing, diverting)
-
-
-def test_from_where_on_no_id_is_missing() -> None:
-    """Lost inputs came before those of the run; when lost outputs came is not known."""
-    base = _run(3, {})
-    base.whole_since = {"a": 2}
-
-    assert rules.whole_since("a", _cut(), None, 4) == 0
-    assert rules.whole_since("a", _cut("forward"), base, 4) == 2
-    assert rules.whole_since("a", _cut("input"), base, 4) == 4
-    assert rules.whole_since("a", _cut("input", "accepted"), base, 4) == 5
 
 
 def test_what_others_leave_unknown_of_transactions() -> None:
