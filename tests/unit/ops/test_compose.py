@@ -39,7 +39,8 @@ def test_services() -> None:
     """The trial has Kafka, the topics, two workers, a consumer, a bridge, the nightly run, and who looks at them.
 
     Only the run has a profile, and every published port stays on this machine. Kafka is of the version that the
-    embedded broker has, and a misspelt topic does not come into being.
+    embedded broker has, and a misspelt topic does not come into being. Every mounted folder exists, because Docker
+    would create an empty one. Each worker has its own instance and volume, and time to drain.
     """
     assert set(SERVICES) == {
         "kafka", "topics", "worker-1", "worker-2", "consumer", "bridge", "reconcile", "prometheus", "grafana"
@@ -49,13 +50,6 @@ def test_services() -> None:
     assert [name for name, service in SERVICES.items() if "profiles" in service] == ["reconcile"]
     assert SERVICES["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
     assert SERVICES["kafka"]["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
-
-
-def test_volumes() -> None:
-    """Every mounted folder exists, because Docker would create an empty one. Named volumes are declared.
-
-    Each worker has its own instance and volume, and time to drain.
-    """
     for name, service in SERVICES.items():
         for item in service.get("volumes", []):
             source = item.split(":")[0]

@@ -139,17 +139,15 @@ def test_anomalies_come_before_advice() -> None:
     assert look in Read(document.render(replace(RUN, advice=[]))).said
 
 
-def test_strays_are_told() -> None:
-    """The page counts the records that it does not draw, because their timestamps are far from all others."""
-    address = replace(PLAIN, moments=[Moment(1_795_262_400_000, 5, 5, 0)], step_ms=1000)
+def test_many_lanes() -> None:
+    """The page shows the 50 most delayed of 1,000 lanes in rows, and all of them in sentences.
 
+    It counts the records that it does not draw, because their timestamps are far from all others.
+    """
+    address = replace(PLAIN, moments=[Moment(1_795_262_400_000, 5, 5, 0)], step_ms=1000)
     assert "Not drawn" not in read(address).said
     assert "Not drawn: 1 record with a timestamp far from" in read(replace(address, strays=1)).said
     assert "Not drawn: 1,200 records with timestamps far" in read(replace(address, strays=1_200)).said
-
-
-def test_many_lanes() -> None:
-    """The page shows the 50 most delayed of 1,000 lanes in rows, and all of them in sentences."""
     lanes = [Lane(at, at, 10, 0, at % 100, 1000 + at) for at in range(1000)]
     html = document.render(Figures("", "", "clean", "", [replace(PLAIN, lanes=lanes, ring=RING)]))
     rows = [int(found) for found in re.findall(r'<tr><th scope="row" class="n">(\d+)</th>', html)]

@@ -143,9 +143,9 @@ Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: o
 MAIN = 'Exception in thread "main" '
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
+def test_spark_does_not_start() -> None:
+    """The JVM's output is searched for the cause. The error adds the remedy and leaves out the trace."""
+    for said, told in (
         ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", "removed the run, because its executors failed"),
         (IVY, "connector mvn:x could not be fetched: .*RINGFENCE_IVY_SETTINGS.*127.0.0.1:1/maven2"),
         (
@@ -167,16 +167,13 @@ MAIN = 'Exception in thread "main" '
         ("Error: Unrecognized option: --x\nUsage: spark-submit", "start: Unrecognized option: --x$"),
         ("Invalid maximum heap size: -Xmx4x\nError: Could not create the Java Virtual Machine.", "heap size: -Xmx4x"),
         ("", "its JVM ended with 1.*no output"),
-    ],
-)  # fmt: skip
-def test_spark_does_not_start(said: str, told: str) -> None:
-    """The JVM's output is searched for the cause. The error adds the remedy and leaves out the trace."""
-    message = str(not_started(JvmError("its JVM ended with 1"), "spark://h:1", "mvn:x", said))
+    ):  # fmt: skip
+        message = str(not_started(JvmError("its JVM ended with 1"), "spark://h:1", "mvn:x", said))
 
-    assert re.search(told, message, re.DOTALL), message
-    assert "\tat " not in message
-    killed = not_started(Py4JNetworkError("empty"), "local[*]", "mvn:x", "ERROR SparkUI: Failed to bind")
-    assert re.search("JVM ended while it started.*Failed to bind", str(killed), re.DOTALL)
+        assert re.search(told, message, re.DOTALL), message
+        assert "\tat " not in message
+        killed = not_started(Py4JNetworkError("empty"), "local[*]", "mvn:x", "ERROR SparkUI: Failed to bind")
+        assert re.search("JVM ended while it started.*Failed to bind", str(killed), re.DOTALL)
 
 
 def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:

@@ -109,22 +109,20 @@ def test_what_the_accepted_topic_takes(sizes: dict[str, int | None]) -> None:
     assert by_header.refusal(_published(fits, headers=[("g", b"other")]))
 
 
-@pytest.mark.parametrize(
-    ("lanes", "partition", "forwarded"), [(0, 0, True), (1, 0, False), (2, 1, False), (2, 0, True)]
-)
-def test_on_the_way(lanes: int, partition: int, forwarded: bool) -> None:
+def test_on_the_way() -> None:
     """A record published away from its home must fit the forward topic too, which is unknown at a bridge's target.
 
     A lane forwards nothing to itself, whatever partitions it owns; a single lane needs no forward topic.
     """
-    sizes: dict[str, int | None] = {FORWARD: 1_000}
-    record = _published(1_000, partition=partition)
+    for lanes, partition, forwarded in ((0, 0, True), (1, 0, False), (2, 1, False), (2, 0, True)):
+        sizes: dict[str, int | None] = {FORWARD: 1_000}
+        record = _published(1_000, partition=partition)
 
-    assert (f"{FORWARD} takes" in _room(sizes, lanes=lanes).refusal(record)) is forwarded
-    assert _room(sizes, bridged=True, lanes=lanes).refusal(record) == ""
-    own = ORDERS.model_copy(update={"lanes": lanes})
-    assert (FORWARD in outputs("app", own, [])) is (lanes != 1)
-    assert FORWARD not in outputs("app", own, [], bridged=True)
+        assert (f"{FORWARD} takes" in _room(sizes, lanes=lanes).refusal(record)) is forwarded
+        assert _room(sizes, bridged=True, lanes=lanes).refusal(record) == ""
+        own = ORDERS.model_copy(update={"lanes": lanes})
+        assert (FORWARD in outputs("app", own, [])) is (lanes != 1)
+        assert FORWARD not in outputs("app", own, [], bridged=True)
 
 
 def test_parts() -> None:

@@ -29,7 +29,9 @@ async def _no_others() -> bool:
 
 
 async def test_one_disk_is_one_problem() -> None:
-    """A full disk under three lanes is one problem that names them, whatever files are refused."""
+    """A full disk under three lanes is one problem that names them, whatever files are refused, and in an earlier version."""
+    assert lanes._folder_fault({"reason": "StateFolderError: /data/w1/orders-0 cannot be written"})
+    assert not lanes._folder_fault({"reason": "TimeoutError"})
     folder = StateFolder(_no_others, lambda _: None, lambda: IDS_IN_MEMORY_MAX, lambda: 0.0)
     reasons = {}
     for number in range(3):
@@ -49,11 +51,6 @@ async def test_one_disk_is_one_problem() -> None:
     assert found.what.endswith("; up to 4 messages wait")
     assert printed(status, 2_000).count("ACT") == 1
     assert page.render(status, [found], "w1", {}).count(NO_SPACE) == 1
-
-
-def test_folder_fault_of_an_earlier_version() -> None:
-    assert lanes._folder_fault({"reason": "StateFolderError: /data/w1/orders-0 cannot be written"})
-    assert not lanes._folder_fault({"reason": "TimeoutError"})
 
 
 async def test_two_causes_are_named() -> None:

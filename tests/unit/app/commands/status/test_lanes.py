@@ -19,8 +19,11 @@ QUIET = _Waiting(lag=0, nothing=True, head=None, undecided=None)
 def test_lag_is_that_of_all_partitions() -> None:
     """Messages of any partition count; the oldest message is that of all of them. With an unknown one the lag is unknown.
 
-    The ring of a lane that nobody reports comes from the record of its number.
+    The ring of a lane that nobody reports comes from the record of its number. A worker's lanes are counted by its
+    input partitions; other topics do not count.
     """
+    given = [*(("orders", partition) for partition in range(4)), ("app-orders-forward", 0)]
+    assert [_lanes_of(given, {"orders": lanes}) for lanes in (0, 1, 2, 3)] == [4, 1, 2, 3]
     waits = [
         _Waiting(lag=5, nothing=False, head=3.0, undecided=None),
         _Waiting(lag=2, nothing=True, head=None, undecided=70.0),
@@ -34,13 +37,6 @@ def test_lag_is_that_of_all_partitions() -> None:
     assert (lane.lag, lane.waiting, lane.head_age_seconds, lane.undecided_seconds) == (14, 12, 9.0, 70.0)
     assert (lane.state, lane.ring_size, lane.ring_capacity) == (UNKNOWN, 5, 10)
     assert (unknown.lag, unknown.waiting, unknown.state) == (None, None, NOBODY)
-
-
-def test_lanes_of_a_worker() -> None:
-    """A worker's lanes are counted by its input partitions; other topics do not count."""
-    places = [("orders", partition) for partition in range(4)] + [("app-orders-forward", 0)]
-
-    assert [_lanes_of(places, {"orders": lanes}) for lanes in (0, 1, 2, 3)] == [4, 1, 2, 3]
 
 
 def test_partitions_are_shown_where_a_lane_has_several() -> None:

@@ -21,7 +21,16 @@ TEXT = "are open, the oldest for 2 hours (at 0/17): ValueError: no"
 
 
 def test_open_dead_letters() -> None:
-    """Open dead letters stand, although no message waits; the groups behind them are named in the same line."""
+    """Open dead letters stand, although no message waits; the groups behind them are named in the same line.
+
+    Those of a consumer group that was forgotten are found, too, and so are those without a consumer group.
+    """
+    left = [LeftLetters("audit it", "orders", OPEN), LeftLetters("", "orders", OPEN)]
+    known, unknown = findings(replace(STATUS, left_letters=left))
+    assert (known.where, known.stands) == ("audit it at orders", True)
+    assert known.command == "ringfence dlq list orders --consumer-group 'audit it'"
+    assert (unknown.where, unknown.command) == ("no consumer group at orders", "ringfence dlq list orders")
+
     found = only(with_share({"dead_letters": OPEN}))
     assert (found.where, found.stands) == ("billing at orders", True)
     assert found.what == f"21 dead letters {TEXT}"
@@ -34,16 +43,6 @@ def test_open_dead_letters() -> None:
     assert blocked.what.endswith("; 21 groups wait, each behind a message with a dead letter: g1 and 20 more")
     told = verb.as_document(status, [blocked])
     assert (told["ok"], told["consumers"][0]["dead_letters"]["count"]) == (False, 21)
-
-
-def test_dead_letters_of_a_group_of_the_past() -> None:
-    """Dead letters of a consumer group that was forgotten are found, too, and so are those without a consumer group."""
-    left = [LeftLetters("audit it", "orders", OPEN), LeftLetters("", "orders", OPEN)]
-    known, unknown = findings(replace(STATUS, left_letters=left))
-
-    assert (known.where, known.stands) == ("audit it at orders", True)
-    assert known.command == "ringfence dlq list orders --consumer-group 'audit it'"
-    assert (unknown.where, unknown.command) == ("no consumer group at orders", "ringfence dlq list orders")
 
 
 def test_quarantined_records() -> None:

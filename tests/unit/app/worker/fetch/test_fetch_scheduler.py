@@ -52,7 +52,10 @@ class Asked:
 
 
 def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
-    """A broker that was read to its end is left alone for a moment; other brokers do not wait for it."""
+    """A broker that was read to its end is left alone for a moment; other brokers do not wait for it.
+
+    It does not wait if one of its partitions is behind, in any order of reads, or if nothing was read from it.
+    """
     asked = Asked()
     asked.read(p0=False)
     wait_s = asked.spacing.wait_s
@@ -63,10 +66,6 @@ def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
         assert again_s == pytest.approx(wait_s * share)
         asked.now += wait_s * 0.75
     assert asked.brokers() == ([NEAR, FAR], IDLE_S)
-
-
-def test_who_is_behind_does_not_wait() -> None:
-    """A broker does not wait if one of its partitions is behind, in any order of reads, or if nothing was read from it."""
     for behind in ({}, {"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}):
         asked = Asked()
         asked.read(**behind)

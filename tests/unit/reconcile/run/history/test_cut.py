@@ -1,7 +1,5 @@
 """Offset ranges of a run, and kept IDs: pure."""
 
-import pytest
-
 from agents.lane.journal import RingEvent, opening_event
 from reconcile.run.history.cut import Position, Span, TopicState, cut_topic, journal_lost
 from reconcile.run.history.history import Run
@@ -35,26 +33,20 @@ def test_span() -> None:
         assert made.position == Position("id", (span.origin,), (span.cut,))
 
 
-@pytest.mark.parametrize(
-    ("now", "last", "span", "lost", "recreated", "text"),
-    [
+def test_lost_evidence() -> None:
+    """Evidence lost to retention or deletion is reported with the first and the last missing offset."""
+    for now, last, span, lost, recreated, text in (
         (_state(4, 7, 9), None, Span(4, 0, 4, 7, 9), (0, 4), False, "offsets 0 to 3"),
         (_state(6, 7, 9), _last(5), Span(0, 5, 6, 7, 9), (5, 6), False, "offset 5"),
         (_state(0, 2, 3), _last(5), Span(0, 3, 3, 3, 3), (3, 5), True, "offsets 3 to 4"),
         (_state(0, 2, 3, "new"), _last(5), Span(0, 0, 0, 2, 3), (5, 5), True, "from offset 5 on"),
-    ],
-    ids=["before the first night", "between two nights", "lost its tail", "recreated"],
-)
-def test_lost_evidence(
-    now: TopicState, last: Position | None, span: Span, lost: tuple[int, int], recreated: bool, text: str
-) -> None:
-    """Evidence lost to retention or deletion is reported with the first and the last missing offset."""
-    made = cut_topic("t", now, last)
+    ):
+        made = cut_topic("t", now, last)
 
-    assert (made.spans, made.recreated) == ([span], recreated)
-    assert [(item.begin, item.end) for item in made.lost] == [lost]
-    assert all(item.why for item in made.lost)
-    assert made.lost[0].text.startswith(f"{text}: ")
+        assert (made.spans, made.recreated) == ([span], recreated)
+        assert [(item.begin, item.end) for item in made.lost] == [lost]
+        assert all(item.why for item in made.lost)
+        assert made.lost[0].text.startswith(f"{text}: ")
 
 
 def test_a_run_that_nobody_acknowledged_proves_what_was_there() -> None:
