@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -142,9 +143,11 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 _INTERNAL: Final = "ringfence: internal error, please report it with the lines above: "
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "said"),
-    [
+def test_errors_become_exit_codes(
+    config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error that a person can act on is one line. A trace to report belongs to unforeseen errors and to a client used wrongly."""
+    for error, code, said in (
         (TopicError("t is wrong: fix it"), 1, "ringfence: t is wrong: fix it"),
         (BrokerUnavailableError("b is away: start it"), 2, "ringfence: b is away: start it"),
         (KeyboardInterrupt(), 130, ""),
@@ -154,30 +157,16 @@ _INTERNAL: Final = "ringfence: internal error, please report it with the lines a
         (LogStalledError("orders/0: stuck at 5 of 9"), 2, "ringfence: orders/0: stuck at 5 of 9"),
         (ValueError("odd"), 2, f"{_INTERNAL}ValueError: odd"),
         (IllegalStateError("not assigned"), 2, f"{_INTERNAL}IllegalStateError: "),
-    ],
-)
-def test_errors_become_exit_codes(
-    error: BaseException,
-    code: int,
-    said: str,
-    config: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """An error that a person can act on is one line. A trace to report belongs to unforeseen errors and to a client used wrongly."""
+    ):
+        monkeypatch.setattr(app.commands.topics.topics, "check", Mock(side_effect=error))
 
-    def check(_settings: object, **_options: object) -> int:
-        raise error
-
-    monkeypatch.setattr(app.commands.topics.topics, "check", check)
-
-    assert entered("topics", "check", "--config", config) == code
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert said in (lines or [""])[-1]
-    if said.startswith(_INTERNAL):
-        assert lines[0].startswith("Traceback")
-    else:
-        assert len(lines) == (1 if said else 0)
+        assert entered("topics", "check", "--config", config) == code
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert said in (lines or [""])[-1]
+        if said.startswith(_INTERNAL):
+            assert lines[0].startswith("Traceback")
+        else:
+            assert len(lines) == (1 if said else 0)
 
 
 def test_bridge_status_is_a_verb(config: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,9 @@
 """The reconciliation command without Spark: locks, acknowledgement, and early errors."""
 
 import contextlib
-import socket
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -160,18 +160,11 @@ def test_the_option(
 ) -> None:
     config = tmp_path / "ringfence.toml"
     config.write_text('[[addresses]]\nname = "orders"\n')
-    given: list[job.Options] = []
-
-    def run(_: Settings, options: job.Options) -> int:
-        given.append(options)
-        return 0
-
+    run = Mock(return_value=0)
     monkeypatch.setattr(job, "run_job", run)
-    monkeypatch.setattr(
-        "ringfence_kafka.auth.reachability.socket.create_connection", lambda *_: socket.socket()
-    )
+    monkeypatch.setattr("ringfence_kafka.auth.reachability.socket.create_connection", Mock())
     with contextlib.suppress(click.exceptions.Exit):
         reconcile.main([*arguments, "--config", str(config)], standalone_mode=False)
     job.main([*arguments, "--config", str(config)])
 
-    assert [options.acknowledge for options in given] == [expected, expected]
+    assert [call.args[1].acknowledge for call in run.call_args_list] == [expected, expected]

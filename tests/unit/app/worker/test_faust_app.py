@@ -1,4 +1,5 @@
 import asyncio
+from unittest.mock import AsyncMock
 
 from app.worker.faust_app import ProgressLine, repeat
 from ringfence_kafka.concurrency.coalesce import StoppedError
@@ -19,15 +20,8 @@ def test_line_of_progress() -> None:
 
 async def test_question_under_way_at_the_end() -> None:
     """A question under way at the stop is answered by the stop, and does not count as a crash of the worker."""
-    asked = 0
-
-    async def look() -> None:
-        nonlocal asked
-        asked += 1
-        if asked > 1:
-            raise StoppedError
-
+    look = AsyncMock(side_effect=[None, StoppedError])
     async with asyncio.timeout(10):
         await repeat(look, 0)
 
-    assert asked == 2
+    assert look.call_count == 2

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 from aiohttp import web
 
@@ -57,9 +58,7 @@ async def test_looks_are_shared() -> None:
         await asyncio.sleep(0)
         return STATUS
 
-    async def refuse(_: Settings) -> Status:
-        raise BrokerUnavailableError("no broker answers at kafka:9092")
-
+    refuse = AsyncMock(side_effect=BrokerUnavailableError("no broker answers at kafka:9092"))
     seen, refused = StatusPage(Settings(), ask), StatusPage(Settings(), refuse)
     pages = await asyncio.gather(*(seen.html({}) for _ in range(5)))
 

@@ -235,11 +235,7 @@ def test_an_end_in_the_middle_of_writing(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "reconcile.page.document", None)
     assert not keep(made(), files)
     assert {*files.names("")} == {"audit.json", "figures.json"}
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(job, "put", interrupted)
+    monkeypatch.setattr(job, "put", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         keep(made(), files)
     assert "audit.json" not in files.names("")

@@ -3,11 +3,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from reconcile.page import document, pages
-from reconcile.page.report_data import Figures
 from tests.support.pages.report import RENDERED, RUN
 
 
@@ -43,12 +43,8 @@ def test_unreadable_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_run_needs_no_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A page that cannot be drawn is reported in one line, and the run continues."""
-
-    def broken(_: Figures) -> str:
-        raise ValueError("no ink")
-
     drawn = pages.written(RUN)
-    monkeypatch.setattr(document, "render", broken)
+    monkeypatch.setattr(document, "render", Mock(side_effect=ValueError("no ink")))
     failed = pages.written(RUN)
     monkeypatch.setitem(sys.modules, "reconcile.page.document", None)
     missing = pages.written(RUN)

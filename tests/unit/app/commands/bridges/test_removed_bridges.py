@@ -2,7 +2,7 @@ import socket
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 import pytest
 
@@ -47,11 +47,8 @@ def test_names() -> None:
 async def test_what_stands_beside_the_offset() -> None:
     """A foreign group with such a name does not count as a bridge's."""
     committed = {0: Committed(5, encode(OffsetMetadata(forwarded=5))), 1: Committed(7, "somebody's")}
-
-    async def committed_beside(_: str, partition: int) -> Committed | None:
-        return committed.get(partition)
-
-    cluster: Any = SimpleNamespace(groups=SimpleNamespace(committed=committed_beside))
+    beside = AsyncMock(side_effect=lambda _, partition: committed.get(partition))
+    cluster: Any = SimpleNamespace(groups=SimpleNamespace(committed=beside))
     found = await removed_bridges._notes(cluster, [("t", 0), ("t", 1), ("t", 2)])
 
     assert found == {"t": {0: (5, OffsetMetadata(forwarded=5))}}

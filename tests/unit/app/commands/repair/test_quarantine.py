@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -80,12 +81,7 @@ async def test_what_came_twice(bridged: bool, topic: bytes, expected: int) -> No
 
 async def test_a_size_that_was_raised_during_the_run() -> None:
     """A record too large for the known limits is compared with the current ones, which are asked for only then."""
-    asked: list[int] = []
-
-    async def renewed() -> Publisher:
-        asked.append(1)
-        return publisher_of(bytes_max=10_000)
-
+    renewed = AsyncMock(return_value=publisher_of(bytes_max=10_000))
     small, larger, too_large = (
         refused_record(place=Place("q", 0, number), value=b"x" * size)
         for number, size in enumerate((1, 5_000, 20_000))
@@ -94,11 +90,11 @@ async def test_a_size_that_was_raised_during_the_run() -> None:
     settled = _Settled()
     for chunk, offsets, count in (([small], [0], 0), ([larger], [0, 1], 1), ([too_large] * 2, [0, 1], 2)):
         await run.redrive(settled, chunk)  # type: ignore[arg-type]
-        assert (settled.offsets, len(asked)) == (offsets, count), "a chunk asks once"
+        assert (settled.offsets, renewed.call_count) == (offsets, count), "a chunk asks once"
     run = _redrive(publisher_of(), renewed)
     await run.try_out(_Settled(), [small, larger, too_large])  # type: ignore[arg-type]
 
-    assert (run.result.done, len(run.result.left), len(asked)) == (2, 1, 3)
+    assert (run.result.done, len(run.result.left), renewed.call_count) == (2, 1, 3)
 
 
 def test_names() -> None:

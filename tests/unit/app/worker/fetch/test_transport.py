@@ -2,6 +2,7 @@ import asyncio
 import gc
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import mode
 import pytest
@@ -48,18 +49,13 @@ async def test_rebalance_while_buffers_are_full() -> None:
 
 async def test_stopped_between_two_attempts_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Aiokafka cancels a fetch and lets that out: the thread ends in order all the same, connections closed."""
-    closed: list[bool] = []
-
-    async def stop(_thread: Any) -> None:
-        raise asyncio.CancelledError
-
-    async def close() -> None:
-        closed.append(True)
-
-    monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_thread_stop", stop)
+    close = AsyncMock()
+    monkeypatch.setattr(
+        driver.AIOKafkaConsumerThread, "on_thread_stop", AsyncMock(side_effect=asyncio.CancelledError)
+    )
     thread = BatchConsumerThread.__new__(BatchConsumerThread)
     thread._consumer = SimpleNamespace(_client=SimpleNamespace(close=close))
     thread._keeping = asyncio.create_task(asyncio.sleep(0))
     await thread.on_thread_stop()
 
-    assert closed == [True]
+    close.assert_awaited_once()

@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -56,17 +57,13 @@ def test_a_folder_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     files = LocalFiles(str(tmp_path))
     (tmp_path / ".lock").mkdir()
     (tmp_path / "file").mkdir()
-
-    def refused(_: Path) -> list[Path]:
-        raise PermissionError(13, "Permission denied")
-
     with pytest.raises(PrerequisiteError, match="cannot be used"), files.locked():
         pass
     with pytest.raises(PrerequisiteError, match=r"file cannot be read .*directory.*: restore it from a"):
         files.read_text("file")
     with pytest.raises(PrerequisiteError, match="cannot be used"):
         files.delete("file/" + "x" * 300)
-    monkeypatch.setattr(Path, "iterdir", refused)
+    monkeypatch.setattr(Path, "iterdir", Mock(side_effect=PermissionError(13, "Permission denied")))
     with pytest.raises(PrerequisiteError, match=r"cannot be used \(Permission denied\): make it writable"):
         files.names("")
 
