@@ -115,23 +115,20 @@ def test_lines_of_send() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("parts", "quoted"),
-    [
+def test_reasons() -> None:
+    for parts, quoted in (
         ([{}, {"value": 10}, {}], '`part 2/3: "value" is not a string: write other values as the text that consumers expect, or as value_base64`'),
         ([{}, {"address": "ledgers"}], "`part 2/2: address 'ledgers' is not in transaction_addresses of transfers: …`"),
-    ],
-)  # fmt: skip
-def test_reasons(parts: list[Any], quoted: str) -> None:
-    value, headers = json.dumps({"parts": parts}).encode(), (("_RF_TX", b"json/1"),)
-    given: Any = SimpleNamespace(key=b"", value=value, headers=headers, offset=0, timestamp=0)
-    found = validate(tomllib.loads(transactions.block("toml")))
-    transfers = found.configured("transfers")
-    with pytest.raises(worker.MalformedEnvelopeError) as caught:
-        Units(transfers, found.transaction_targets(transfers)).open(given, None)
+    ):  # fmt: skip
+        value, headers = json.dumps({"parts": parts}).encode(), (("_RF_TX", b"json/1"),)
+        given: Any = SimpleNamespace(key=b"", value=value, headers=headers, offset=0, timestamp=0)
+        found = validate(tomllib.loads(transactions.block("toml")))
+        transfers = found.configured("transfers")
+        with pytest.raises(worker.MalformedEnvelopeError) as caught:
+            Units(transfers, found.transaction_targets(transfers)).open(given, None)
 
-    assert quoted in re.sub(r"\s+", " ", transactions.TEXT)
-    assert str(caught.value).startswith(quoted.strip("`").removesuffix("…"))
+        assert quoted in re.sub(r"\s+", " ", transactions.TEXT)
+        assert str(caught.value).startswith(quoted.strip("`").removesuffix("…"))
 
 
 TEXT = b'{"amount":10,"memo":"%b"}' % (b"m" * 77)

@@ -27,36 +27,30 @@ def test_rings_clear_asks(
     assert "nothing was done: the answer was no" in said
 
 
-@pytest.mark.parametrize(
-    ("options", "typed", "code", "asked"),
-    [
+def test_topics_grow_asks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verb ``topics grow`` asks, because partitions cannot be removed. A dry run changes nothing and does not ask."""
+    config = tmp_path / "ringfence.toml"
+    config.write_text('[[addresses]]\nname = "orders"\n')
+    command = ("topics", "grow", "orders", "--partitions", "8", "--config", str(config))
+    none = MagicMock()
+    none.return_value.__aiter__.return_value = []
+    monkeypatch.setattr(grow, "Cluster", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(grow._Growing, "_obstacles", none)
+    work = AsyncMock(return_value=Work(Growth(4, 8), {"orders": 4}, {}, []))
+    monkeypatch.setattr(grow._Growing, "_work", work)
+    for options, typed, code, asked in (
         ([], Keyboard("n\n"), 1, True),
         ([], Keyboard("y\n"), 0, True),
         (["--yes"], Keyboard("n\n"), 0, False),
         (["--dry-run"], Keyboard("n\n"), 0, False),
         ([], io.StringIO(), 0, False),  # a script
-    ],
-)
-def test_topics_grow_asks(
-    options: list[str],
-    typed: io.StringIO,
-    code: int,
-    asked: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The verb ``topics grow`` asks, because partitions cannot be removed. A dry run changes nothing and does not ask."""
-    work = AsyncMock(return_value=Work(Growth(4, 8), {"orders": 4}, {}, []))
-    none, carry_out = MagicMock(), AsyncMock()
-    none.return_value.__aiter__.return_value = []
-    for name, replacement in (("_work", work), ("_obstacles", none), ("_carry_out", carry_out)):
-        monkeypatch.setattr(grow._Growing, name, replacement)
-    monkeypatch.setattr(grow, "Cluster", lambda *_: contextlib.nullcontext())
-    config = tmp_path / "ringfence.toml"
-    config.write_text('[[addresses]]\nname = "orders"\n')
-    monkeypatch.setattr(sys, "stdin", typed)
+    ):
+        carry_out = AsyncMock()
+        monkeypatch.setattr(grow._Growing, "_carry_out", carry_out)
+        monkeypatch.setattr(sys, "stdin", typed)
 
-    assert entered("topics", "grow", "orders", "--partitions", "8", *options, "--config", str(config)) == code
-    assert ("Give orders 8 partitions, where it has 4" in capsys.readouterr().err) is asked
-    assert carry_out.called is (code == 0 and "--dry-run" not in options)
+        assert entered(*command, *options) == code
+        assert ("Give orders 8 partitions, where it has 4" in capsys.readouterr().err) is asked
+        assert carry_out.called is (code == 0 and "--dry-run" not in options)

@@ -17,20 +17,12 @@ ports.choose("{HOST}")
 """Another process, for which there is this one port only."""
 
 
-def _listener(port: int) -> socket.socket:
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.bind((HOST, port))
-    found.listen()
-    return found
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody could listen beside what holds it")
 def test_nobody_else_is_given_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A port is given once, and who it was chosen for listens there again and again."""
     port = ports.choose(HOST)
     for _ in range(2):
-        with _listener(port), socket.create_connection((HOST, port)):
+        with socket.create_server((HOST, port)), socket.create_connection((HOST, port)):
             pass
     done = subprocess.run(
         [sys.executable, "-c", _ASKS, str(port)], capture_output=True, text=True, check=False
@@ -53,4 +45,4 @@ def test_a_port_on_which_somebody_listens_is_not_given(monkeypatch: pytest.Monke
     monkeypatch.setattr(ports, "_fault", lambda *_: OSError())
     port = ports.choose(HOST)
     assert ports._held[port] is None
-    _listener(port).close()
+    socket.create_server((HOST, port)).close()

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trustme
 from confluent_kafka import KafkaError
 
@@ -61,43 +60,38 @@ async def _told(kafka: KafkaSettings) -> list[str]:
     return [str(found), str(by_run)]
 
 
-@pytest.mark.parametrize(
-    ("name", "times", "said"),
-    [
+async def test_of_the_broker(tmp_path: Path) -> None:
+    for name, times, said in (
         ("127.0.0.1", PAST, "its certificate has expired: have that of the broker renewed"),
         ("127.0.0.1", FUTURE, "its certificate is not valid yet: see that the broker's clock"),
         ("broker.test", {}, "its certificate is for another name (IP address mismatch, certificate is not valid for '127.0.0.1'): name the"),
-    ],
-)  # fmt: skip
-async def test_of_the_broker(tmp_path: Path, name: str, times: dict[str, Any], said: str) -> None:
-    site, stranger = Site(tmp_path), str(tmp_path / "stranger.pem")
-    trustme.CA().cert_pem.write_to_path(stranger)
-    async with site.serving(name, **times) as server:
-        told, untrusted = (
-            await _told(site.kafka(server)),
-            await _told(site.kafka(server, ssl_cafile=stranger)),
-        )
+    ):  # fmt: skip
+        site, stranger = Site(tmp_path), str(tmp_path / "stranger.pem")
+        trustme.CA().cert_pem.write_to_path(stranger)
+        async with site.serving(name, **times) as server:
+            told, untrusted = (
+                await _told(site.kafka(server)),
+                await _told(site.kafka(server, ssl_cafile=stranger)),
+            )
 
-    for item in told:
-        assert said in item
-        assert "ssl_cafile" not in item
-    for item in untrusted:
-        assert "its certificate is not trusted (" in item
-        assert item.endswith(f"set kafka.ssl_cafile, now {stranger!r}, to the authority that signed it")
+        for item in told:
+            assert said in item
+            assert "ssl_cafile" not in item
+        for item in untrusted:
+            assert "its certificate is not trusted (" in item
+            assert item.endswith(f"set kafka.ssl_cafile, now {stranger!r}, to the authority that signed it")
 
 
-@pytest.mark.parametrize(
-    ("times", "said"), [(PAST, "which expired on"), (FUTURE, "which is valid only from")]
-)
-async def test_of_the_client(tmp_path: Path, times: dict[str, Any], said: str) -> None:
+async def test_of_the_client(tmp_path: Path) -> None:
     """The error about our certificate names its end from the file, because the broker reports little or nothing."""
-    site = Site(tmp_path)
-    issued = site.authority.issue_cert("client.test", **times)
-    files = {"ssl_certfile": str(tmp_path / "client.pem"), "ssl_keyfile": str(tmp_path / "client.key")}
-    issued.cert_chain_pems[0].write_to_path(files["ssl_certfile"])
-    issued.private_key_pem.write_to_path(files["ssl_keyfile"])
-    async with site.serving(asks=True) as server:
-        error = await client_options.refusal(site.kafka(server, **files))
+    for times, said in ((PAST, "which expired on"), (FUTURE, "which is valid only from")):
+        site = Site(tmp_path)
+        issued = site.authority.issue_cert("client.test", **times)
+        files = {"ssl_certfile": str(tmp_path / "client.pem"), "ssl_keyfile": str(tmp_path / "client.key")}
+        issued.cert_chain_pems[0].write_to_path(files["ssl_certfile"])
+        issued.private_key_pem.write_to_path(files["ssl_keyfile"])
+        async with site.serving(asks=True) as server:
+            error = await client_options.refusal(site.kafka(server, **files))
 
-    assert f"it refuses kafka.ssl_certfile = {files['ssl_certfile']!r}, {said}" in str(error)
-    assert "have it renewed" in str(error)
+        assert f"it refuses kafka.ssl_certfile = {files['ssl_certfile']!r}, {said}" in str(error)
+        assert "have it renewed" in str(error)

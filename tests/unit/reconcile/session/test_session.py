@@ -19,7 +19,7 @@ from reconcile.job import _explained
 from reconcile.session.jvm import JvmError
 from reconcile.session.jvm_errors import not_started
 from reconcile.session.session import CONNECTOR, DRIVER_MEMORY, configured
-from reconcile.session.spark_errors import ROOM_BYTES, SPARK, SparkError, of_spark
+from reconcile.session.spark_errors import ROOM_BYTES, SPARK, of_spark
 from reconcile.spark.source_options import kafka_options
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
@@ -62,9 +62,8 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_errors_of_spark() -> None:
+    for text, said in (
         (TRACE, "InvalidConfigurationException: Invalid PEM keystore configs: nothing was kept"),
         ("one line", "Spark failed: one line: nothing was kept"),
         ("", "Spark failed: PySparkException: nothing was kept"),
@@ -78,15 +77,13 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
             Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "refused"),
             Py4JError("org.apache.spark.sql.functions.lit does not exist in the JVM"), Py4JError("An error occurred while calling o4275.isDefined"),
         )),
-    ],
-)  # fmt: skip
-def test_errors_of_spark(text: str | SparkError, said: str) -> None:
-    error = PySparkException(text) if isinstance(text, str) else text
-    message = str(_explained(error, "/state", None, "local"))
+    ):  # fmt: skip
+        error = PySparkException(text) if isinstance(text, str) else text
+        message = str(_explained(error, "/state", None, "local"))
 
-    assert isinstance(error, SPARK)
-    assert said in message
-    assert "\n" not in message
+        assert isinstance(error, SPARK)
+        assert said in message
+        assert "\n" not in message
 
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,15 +160,12 @@ def _begun(lanes: int, partitions: int, logs: _Logs, accepted: Sequence[tuple[by
             CAPACITY, len(own), 0, offsets, {"orders": partitions, "orders.accepted": partitions}, f"i{lane}",
             topic_ids={"orders": "o", FORWARD: "f"}, app="rf", address="orders", rules=RULES, lanes=lanes,
         )  # fmt: skip
-        hops = {codec.hops_key(_route(lane)): codec.hops_value(lane, [lane + 1, lane + 3])}
+        route = Route(Source("bridge", "A" * 22, 0), lane % 2)
+        hops = Entry(codec.hops_key(route), codec.hops_value(lane, [lane + 1, lane + 3]))
         if lanes:
             meta = meta._replace(bridged=True)
-            entries += [Entry(key, value) for key, value in hops.items()]
+            entries.append(hops)
         logs.append(lane, [*entries, Entry(codec.META_KEY, codec.encode_meta(meta))])
-
-
-def _route(arrived: int) -> Route:
-    return Route(Source("bridge", "A" * 22, 0), arrived % 2)
 
 
 def _accepted(lanes: int, count: int = 20) -> list[tuple[bytes, int, int]]:

@@ -146,21 +146,19 @@ def test_transaction_version_lowered() -> None:
     assert found.command == command
 
 
-@pytest.mark.parametrize(
-    ("web", "page"), [("http://w1:6066", "at http://w1:6066"), (None, "it has no web server")]
-)
-def test_lane_of_a_silent_worker_that_stands(web: str | None, page: str) -> None:
+def test_lane_of_a_silent_worker_that_stands() -> None:
     """A silent worker's lane whose messages wait for longer than an opening takes is a problem, and comes before the note."""
-    waiting = with_lanes(state=UNKNOWN, lag=4, head_age_seconds=61.0)
-    standing, note = findings(replace(waiting, workers=[replace(WORKER, web=web, ready=None)]))
+    for web, place in (("http://w1:6066", "at http://w1:6066"), (None, "it has no web server")):
+        waiting = with_lanes(state=UNKNOWN, lag=4, head_age_seconds=61.0)
+        standing, note = findings(replace(waiting, workers=[replace(WORKER, web=web, ready=None)]))
 
-    assert (standing.stands, note.stands) == (True, False)
-    assert page in standing.what
-    assert standing.what.endswith("; up to 8 messages wait")
-    assert "log of w1" in standing.do
-    assert web is None or web in note.what
-    for text in ("10.0.0.1", "app.session_timeout"):  # it may have been killed a moment ago
-        assert text in note.do
+        assert (standing.stands, note.stands) == (True, False)
+        assert place in standing.what
+        assert standing.what.endswith("; up to 8 messages wait")
+        assert "log of w1" in standing.do
+        assert web is None or web in note.what
+        for text in ("10.0.0.1", "app.session_timeout"):  # it may have been killed a moment ago
+            assert text in note.do
 
 
 def test_lanes_of_a_silent_worker() -> None:

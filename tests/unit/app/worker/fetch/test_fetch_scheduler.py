@@ -72,22 +72,18 @@ def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
         assert asked.brokers() == ([NEAR, FAR], IDLE_S)
 
 
-@pytest.mark.parametrize(
-    ("fetched_s", "counted"),
-    [(0.002, True), (0.04, False)],
-    ids=["something was there", "the fetch lay with the broker until something came"],
-)
-def test_when_a_batch_begins(fetched_s: float, counted: bool) -> None:
+def test_when_a_batch_begins() -> None:
     """A batch begins when its broker is asked, if that broker had been left alone before."""
-    asked = Asked()
-    asked.read(p0=False)
-    asked.now += asked.spacing.wait_s
-    asked.brokers()
-    began = asked.now
-    asked.now += fetched_s
+    for fetched_s, counted in ((0.002, True), (0.04, False)):
+        asked = Asked()
+        asked.read(p0=False)
+        asked.now += asked.spacing.wait_s
+        asked.brokers()
+        began = asked.now
+        asked.now += fetched_s
 
-    assert asked.pace.asked_at(TopicPartition("orders", 1)) == (began if counted else asked.now)
-    assert asked.pace.asked_at(TopicPartition("orders", 2)) == asked.now
+        assert asked.pace.asked_at(TopicPartition("orders", 1)) == (began if counted else asked.now)
+        assert asked.pace.asked_at(TopicPartition("orders", 2)) == asked.now
 
 
 def test_a_fetch_without_some_is_short() -> None:
