@@ -131,7 +131,6 @@ def test_groups_show_is_incomplete(config: str, capsys: pytest.CaptureFixture[st
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """Help and version go to standard output, with exit code 0."""
     for arguments in (["--help"], ["worker", "--help"], ["topics", "create", "-h"]):
         assert entered(*arguments) == 0
         assert "Usage: ringfence" in capsys.readouterr().out

@@ -38,12 +38,6 @@ def _promtool(*arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_rules() -> None:
-    """Prometheus accepts the rules, and each fires in its case."""
-    _promtool("check", "rules", RULES.name)
-    _promtool("test", "rules", TESTS.name)
-
-
 def test_every_rule_names_a_way_out() -> None:
     """Each rule has a summary, a remedy and an urgency, and a case in which it fires."""
     alerts = {rule.split()[0]: rule for rule in RULES.read_text("utf-8").split("- alert: ")[1:]}
@@ -57,8 +51,10 @@ def test_every_rule_names_a_way_out() -> None:
         assert "description: " in rule, rule
 
 
-def test_queries_of_the_dashboard(tmp_path: Path) -> None:
-    """Prometheus accepts every query of the dashboard, with its variables filled in."""
+def test_rules_and_queries(tmp_path: Path) -> None:
+    """Prometheus accepts every query of the dashboard, with its variables filled in, and each alert fires in its case."""
+    _promtool("check", "rules", RULES.name)
+    _promtool("test", "rules", TESTS.name)
     queries = [expression for expression in expressions() if not expression.startswith("label_values(")]
     rules = "\n".join(
         f"      - record: panel:number:{number}\n        expr: {filled(query)!r}"

@@ -29,8 +29,11 @@ SETTINGS = validate({
 })  # fmt: skip
 
 
-def test_names() -> None:
-    """A consumer group is left over if it belongs to a bridge of this application that is not configured."""
+async def test_names() -> None:
+    """A consumer group is left over if it belongs to a bridge of this application that is not configured.
+
+    A foreign group with such a name does not count as a bridge's.
+    """
     for group, left in {
         "shop-bridge-west": False,
         "shop-bridge-east": True,
@@ -43,14 +46,10 @@ def test_names() -> None:
     }.items():
         assert removed_bridges._is_left(group, "shop", plans(SETTINGS)) is left, group
 
-
-async def test_what_stands_beside_the_offset() -> None:
-    """A foreign group with such a name does not count as a bridge's."""
     committed = {0: Committed(5, encode(OffsetMetadata(forwarded=5))), 1: Committed(7, "somebody's")}
     beside = AsyncMock(side_effect=lambda _, partition: committed.get(partition))
     cluster: Any = SimpleNamespace(groups=SimpleNamespace(committed=beside))
     found = await removed_bridges._notes(cluster, [("t", 0), ("t", 1), ("t", 2)])
-
     assert found == {"t": {0: (5, OffsetMetadata(forwarded=5))}}
 
 

@@ -38,7 +38,6 @@ def test_digests() -> None:
 
 
 def test_selection() -> None:
-    """A record must meet all given criteria."""
     for takes, leaves in (
         (Selection(), Selection(reason="takes", group=b"h")),
         (Selection(reason="TAKES"), Selection(reason="other")),

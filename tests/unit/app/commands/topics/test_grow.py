@@ -59,7 +59,6 @@ def test_lines_that_can_be_read() -> None:
 
 
 def _grown(lanes: int, now: int, counts: tuple[int, ...], wanted: int) -> Growth:
-    """Return the growth of the input of fixed lanes that began with these counts."""
     meta = Meta(10, 5, 0, {}, {}, "i", lanes=lanes)
     metas = {lane: meta._replace(partition_counts={"orders": count}) for lane, count in enumerate(counts)}
     return plan_input(ADDRESS.model_copy(update={"lanes": lanes}), now, metas, wanted)

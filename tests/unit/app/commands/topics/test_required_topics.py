@@ -110,7 +110,10 @@ def test_counts() -> None:
 
 
 def test_everything_follows_the_input_as_it_is() -> None:
-    """Topics created beside an existing input get its partitions."""
+    """Topics created beside an existing input get its partitions.
+
+    Outputs get the cluster's defaults if the input's settings are hidden or it never deletes. No limit becomes smaller.
+    """
     kept = {"retention.ms": "77", "retention.bytes": "99"}
     config = {"cleanup.policy": "delete", "max.message.bytes": "5000000", **kept}
     topics = JOURNAL | {"orders": TopicDescription("orders", 3, config)}
@@ -128,21 +131,15 @@ def test_everything_follows_the_input_as_it_is() -> None:
         "ringfence-orders-forward": {**FORWARD_CONFIG, **larger},
     }
 
-
-def test_what_an_input_does_not_tell() -> None:
-    """Outputs get the cluster's defaults if the input's settings are hidden or it never deletes. No limit becomes smaller."""
     compacted = {"cleanup.policy": "compact", "retention.ms": "7", "max.message.bytes": "9"}
     made, smaller = (
-        {
-            plan.name: plan.config
-            for plan in missing(_settings(), {"orders": TopicDescription("orders", 3, config)}, brokers=1)
-        }
+        missing(_settings(), {"orders": TopicDescription("orders", 3, config)}, brokers=1)
         for config in (None, compacted)
     )
-
-    assert made["orders.accepted"] == OUTPUT_CONFIG
-    assert "retention.ms" not in smaller["orders.accepted"]
-    assert smaller["ringfence-orders-forward"] == FORWARD_CONFIG
+    assert {plan.name: plan.config for plan in made}["orders.accepted"] == OUTPUT_CONFIG
+    configs = {plan.name: plan.config for plan in smaller}
+    assert "retention.ms" not in configs["orders.accepted"]
+    assert configs["ringfence-orders-forward"] == FORWARD_CONFIG
 
 
 @pytest.mark.parametrize(

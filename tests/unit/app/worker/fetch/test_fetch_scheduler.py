@@ -46,7 +46,6 @@ class Asked:
         return [node for node, _ in fetches], timeout
 
     def wait_ms(self) -> int:
-        """Return how long the broker may take for what it is asked now."""
         self.brokers()
         return int(self.fetcher._fetch_max_wait_ms)
 

@@ -39,7 +39,6 @@ class Fetched(Fetcher):  # type: ignore[misc]
         self.answer(data, aborted)
 
     def answer(self, data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> None:
-        """Answer a fetch from the position on."""
         records = LenientRecords(
             TP, PartedRecords(data), list(aborted), self.position, None, None, True, READ_COMMITTED
         )
@@ -62,7 +61,6 @@ def buffers_of(bytes_max: int = 16 * MIB) -> Buffers:
 def log_of(
     batches: int, each: int, size: int = 100, codec: int = 0, headers: Sequence[tuple[str, bytes]] = ()
 ) -> bytes:
-    """Return that many record batches of that many records."""
     records = [
         Stored(number, key=b"group", value=b"v" * size, headers=headers) for number in range(batches * each)
     ]

@@ -17,8 +17,11 @@ def test_topics_that_go_together() -> None:
     ]
 
 
-def test_a_half_that_has_grown() -> None:
-    """A half of a lane that has grown leaves the whole lanes where they are."""
+def test_lanes_of_unlike_sizes() -> None:
+    """A half of a lane that has grown leaves the whole lanes where they are.
+
+    A worker with the one lane of twelve partitions gets less of the others.
+    """
     joined: dict[str, Joined] = {
         "m1": ("http://a", {"in", "forward"}, {("in", 0), ("forward", 0)}),
         "m2": ("http://b", {"in", "forward"}, {("in", 1), ("forward", 1)}),
@@ -27,6 +30,13 @@ def test_a_half_that_has_grown() -> None:
         "m1": {"in": [0, 2], "forward": [0]},
         "m2": {"in": [1, 3], "forward": [1]},
     }
+
+    small = [f"small-{index}" for index in range(12)]
+    counts = dict.fromkeys(small, 1) | {"large": 12}
+    joined = {name: (f"http://{name}", list(counts), ()) for name in ("a", "b")}
+    dealt = deal(joined, [LaneTopics(topic, lanes=1) for topic in ("large", *small)], counts)
+    assert dealt["a"] == {"large": list(range(12))}
+    assert sorted(dealt["b"]) == sorted(small)
 
 
 def test_lanes_of_several_partitions() -> None:
@@ -43,14 +53,3 @@ def test_lanes_of_several_partitions() -> None:
             name: (urls[name], topics, had if again else ()) for name, had in held.items()
         }
         assert deal(joined, [LaneTopics("in", "forward", 2)], {"in": 5, "forward": 2}) == dealt
-
-
-def test_lanes_count_by_their_partitions() -> None:
-    """A worker with the one lane of twelve partitions gets less of the others."""
-    small = [f"small-{index}" for index in range(12)]
-    counts = dict.fromkeys(small, 1) | {"large": 12}
-    joined: dict[str, Joined] = {name: (f"http://{name}", list(counts), ()) for name in ("a", "b")}
-    dealt = deal(joined, [LaneTopics(topic, lanes=1) for topic in ("large", *small)], counts)
-
-    assert dealt["a"] == {"large": list(range(12))}
-    assert sorted(dealt["b"]) == sorted(small)
