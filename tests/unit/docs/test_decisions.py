@@ -10,7 +10,6 @@ from tests.support.checkout import ROOT
 
 FOLDER: Final = ROOT / "docs" / "adr"
 PAGES: Final = sorted(FOLDER.glob("[0-9]*.md"))
-WORDS_MAX: Final = 350
 HEAD: Final = re.compile(
     r"# (\d+)\. (.+)\n\nStatus: (Accepted|Superseded by \[(\d{4})\]\((\4-[\w-]+\.md)\))\n\n## Context\n"
 )
@@ -27,7 +26,7 @@ def test_shape(page: Path) -> None:
     assert f"{int(head[1]):04}" == page.name[:4]
     assert head[5] is None or (FOLDER / head[5]).exists()
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequence"]
-    assert len(text.split()) <= WORDS_MAX
+    assert len(text.split()) <= 350
 
 
 def test_index() -> None:

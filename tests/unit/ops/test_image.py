@@ -96,6 +96,7 @@ def test_targets() -> None:
     """Two images; the smaller one is what a build without a target makes. Neither runs as root, and who is asked answers.
 
     The build fails if the wheel lacks the core. Without Python's headers it would be pure, and nobody would notice.
+    Every path that a stage copies from the tree exists, and is not ignored.
     """
     stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
     names = [stage.splitlines()[0].split(" AS ")[1] for stage in stages]
@@ -111,6 +112,15 @@ def test_targets() -> None:
     assert "grep --quiet native/_core" in built
     assert "exit 1" in built
 
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    lines = re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
+    copied = [source for line in lines for source in line.split()[:-1]]
+    assert len(copied) == 5
+    assert [source for source in copied if source in ignored or not (ROOT / source).exists()] == []
+    assert {"tests", "ops", "docs", "data"} <= set(ignored)
+    assert (ROOT / "client" / "README.md").exists()
+    assert ignored.index("!client/README.md") > ignored.index("*.md")
+
 
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
 def test_hadolint() -> None:
@@ -119,19 +129,6 @@ def test_hadolint() -> None:
     )
 
     assert done.stdout + done.stderr == ""
-
-
-def test_the_context_has_what_is_copied() -> None:
-    """Every path that a stage copies from the tree exists, and is not ignored."""
-    ignored = (ROOT / ".dockerignore").read_text().splitlines()
-    lines = re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
-    copied = [source for line in lines for source in line.split()[:-1]]
-
-    assert len(copied) == 5
-    assert [source for source in copied if source in ignored or not (ROOT / source).exists()] == []
-    assert {"tests", "ops", "docs", "data"} <= set(ignored)
-    assert (ROOT / "client" / "README.md").exists()
-    assert ignored.index("!client/README.md") > ignored.index("*.md")
 
 
 @pytest.mark.parametrize("verb", ["reconcile", "audit orders", "demo"])

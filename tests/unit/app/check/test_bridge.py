@@ -59,19 +59,16 @@ def test_out_of_order() -> None:
 
 
 def test_changed() -> None:
-    """A change of key, value, header or time is reported, and so is a message that nobody sent."""
+    """A change of key, value, header or time is reported, and so is a message that nobody sent.
+
+    An accepted record that names no existing input record is a phantom. A message without an ID cannot be judged.
+    """
     first, *rest = ACCEPTED
     for change in ({"value": b"other"}, {"timestamp": 1}, {"headers": (*first.headers, ("more", b""))}):
         assert faults(judge(ORIGIN, TARGET, [first._replace(**change), *rest]))[3] == 1
     nobodys = accepted(9, sent(0, "x", "h"))
     assert faults(judge(ORIGIN[:1], TARGET[:1], [first, nobodys])) == (0, 0, 0, 1)
-
-
-def test_what_cannot_be_told() -> None:
-    """An accepted record that names no existing input record is a phantom. A message without an ID cannot be judged."""
-    first, *rest = ACCEPTED
     strange = first._replace(headers=(*first.headers[:-1], (SOURCE_HEADER, b"orders/7/7")))
-
     assert faults(judge(ORIGIN, TARGET, [strange, *rest]))[2] == 1
     with pytest.raises(CannotJudgeError, match="0/0 has no _AMQ_DUPL_ID"):
         judge([ONE._replace(headers=())], [], [])

@@ -72,6 +72,15 @@ def test_exact_runs() -> None:
     inputs = [FIRST, other, alone, alone_too]
     assert judge("orders", inputs, _outputs(alone_too, alone, other, FIRST)).exact
 
+    # Messages without an ID are distinct, however alike; a null ID is none; the last of several IDs counts.
+    alike = [_input(0, None)._replace(value=b"v"), _input(1, None)._replace(value=b"v")]
+    null = _input(2, None)._replace(headers=((ID, None),))
+    two = _input(3, None)._replace(headers=((ID, b"x"), (ID, b"y")))
+    inputs = [*alike, null, two, _input(4, "y")]
+    assert judge("orders", inputs, _outputs(*alike, null, two)).exact
+    lost = judge("orders", inputs, _outputs(*alike, two)).lost
+    assert lost == ["orders/0/2 (group g, ID none): not accepted"]
+
 
 def test_changed() -> None:
     first, second, third = _outputs(FIRST, SECOND, THIRD)
@@ -99,18 +108,6 @@ def test_phantom() -> None:
         outputs = [first, second._replace(headers=(*SECOND.headers, *named)), third]
 
         assert _faults(judge("orders", INPUTS, outputs)) == (1, 0, 0, 1), sources
-
-
-def test_without_id_each_counts() -> None:
-    """Messages without an ID are distinct, however alike; a null ID is none; the last of several IDs counts."""
-    alike = [_input(0, None)._replace(value=b"v"), _input(1, None)._replace(value=b"v")]
-    null = _input(2, None)._replace(headers=((ID, None),))
-    two = _input(3, None)._replace(headers=((ID, b"x"), (ID, b"y")))
-    inputs = [*alike, null, two, _input(4, "y")]
-
-    assert judge("orders", inputs, _outputs(*alike, null, two)).exact
-    lost = judge("orders", inputs, _outputs(*alike, two)).lost
-    assert lost == ["orders/0/2 (group g, ID none): not accepted"]
 
 
 def _transaction(offset: int, *parts: dict[str, object], tx_id: str | None = None) -> Record:

@@ -32,8 +32,12 @@ from ringfence_kafka.errors import MissingTopicError
 EXTENTS = {0: Extent(10, 110, 120), 1: Extent(0, 300, 300), 2: Extent(5, 5, 5)}
 
 
-def test_last() -> None:
-    """The sample takes a share of each partition, together exactly the given number, and never more than exists."""
+def test_extents() -> None:
+    """The sample takes a share of each partition, together exactly the given number, and never more than exists.
+
+    With a time it begins at the offset that the broker names, and is empty if nothing is so recent. It never exceeds
+    the readable range.
+    """
     shares = [
         {number: end - begin for number, (begin, end) in extent.last(EXTENTS, count).spans.items()}
         for count in (1, 7, 400, 9_999)
@@ -43,11 +47,7 @@ def test_last() -> None:
     assert extent.last(EXTENTS, 7).spans[0] == (108, 110)
     assert [extent.last(EXTENTS, count).whole for count in (399, 400)] == [False, True]
 
-
-def test_since() -> None:
-    """The extent begins at the offset that the broker names, and is empty if nothing is so recent. It never exceeds the readable range."""
     part = extent.since(EXTENTS, {0: 115, 1: 40, 2: None}, "24h")
-
     assert (part.spans, part.whole, part.offsets) == ({0: (110, 110), 1: (40, 300), 2: (5, 5)}, False, 260)
     assert part.ranges() == {1: (40, 300)}
     assert extent.since(EXTENTS, {0: 10, 1: 0, 2: None}, "24h").whole
@@ -83,7 +83,15 @@ class _Cluster:
 
 
 def test_since_before_there_were_times() -> None:
-    """A period that begins before 1970 covers the whole topic, because brokers read negative times as something else."""
+    """A period that begins before 1970 covers the whole topic, because brokers read negative times as something else.
+
+    A cluster without topics may be new, or not the intended one, so the error does not name permissions alone.
+    """
+    for names, seen in (((), "at all"), (("__consumer_offsets",), "but Kafka's own")):
+        nothing: Any = _Cluster(*names)
+        message = f"this user sees no topic {seen}. Where the cluster is new, send something"
+        with pytest.raises(MissingTopicError, match=message):
+            surveyed(nothing, Wanted("orders"), 1)
     cluster: Any = _Cluster("orders")
     for since, spans, whole in (("1h", {0: (4, 9)}, False), ("99999d", {0: (0, 9)}, True)):
         part = surveyed(cluster, Wanted("orders", since), 1_795_219_200_000).part
@@ -92,16 +100,6 @@ def test_since_before_there_were_times() -> None:
     for text in ("", "5", "h", "-1h", "0m", "1.5h", "1w"):
         with pytest.raises(ValueError, match="write for example"):
             extent.seconds_of(text)
-
-
-@pytest.mark.parametrize(("names", "seen"), [((), "at all"), (("__consumer_offsets",), "but Kafka's own")])
-def test_a_cluster_without_topics(names: tuple[str, ...], seen: str) -> None:
-    """A cluster without topics may be new, or not the intended one, so the error does not name permissions alone."""
-    cluster: Any = _Cluster(*names)
-
-    message = f"this user sees no topic {seen}. Where the cluster is new, send something"
-    with pytest.raises(MissingTopicError, match=message):
-        surveyed(cluster, Wanted("orders"), 1)
 
 
 def test_hashes() -> None:

@@ -65,7 +65,14 @@ def _grown(lanes: int, now: int, counts: tuple[int, ...], wanted: int) -> Growth
 
 
 def test_growth_of_the_input_alone() -> None:
-    """The input alone grows if each group and ID keeps its lane, or if the lanes have judged nothing."""
+    """The input alone grows if each group and ID keeps its lane, or if the lanes have judged nothing.
+
+    Workers must not run if homes move and no record shows that nothing is in flight.
+    """
+    address = ADDRESS.model_copy(update={"lanes": 2})
+    begun = {0: Meta(10, 5, 0, {}, {"orders": 4}, "i", lanes=2)}
+    assert [needs_stop(address, Growth(4, 8), metas) for metas in (begun, {})] == [False, False]
+    assert needs_stop(address, Growth(4, 7), {})
     for lanes, now, counts, wanted in (
         (1, 4, (4,), 5),
         (1, 5, (4,), 7),  # it grew before, and the lane has not recorded it
@@ -85,13 +92,3 @@ def test_growth_of_the_input_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(GrowthError, match=said):
             _grown(lanes, now, counts, wanted)
-
-
-def test_workers_may_run_where_homes_stay() -> None:
-    """Workers must not run if homes move and no record shows that nothing is in flight."""
-    address = ADDRESS.model_copy(update={"lanes": 2})
-    begun = {0: Meta(10, 5, 0, {}, {"orders": 4}, "i", lanes=2)}
-
-    assert not needs_stop(address, Growth(4, 8), begun)
-    assert not needs_stop(address, Growth(4, 8), {})
-    assert needs_stop(address, Growth(4, 7), {})
