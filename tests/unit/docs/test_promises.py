@@ -65,21 +65,18 @@ def test_named_tests_exist(column: str) -> None:
         assert case is None or f'"{case}": (' in _source(file), cell
 
 
-def test_named_worlds_exist() -> None:
-    """A simulated cell names a kind of world and an anomaly of its checks."""
-    for row in _rows():
-        named = NAMED.fullmatch(row["simulated"])
-        if named:
-            assert named[4] in WORLDS, row
-            assert named[5] in _anomalies(named[4]), row
-
-
 def test_each_promise_has_a_test() -> None:
-    """Promises differ, each has a test, each anomaly of a run has a row, and planted bugs exist."""
+    """Promises differ, each has a test, each anomaly of a run has a row, and planted bugs exist.
+
+    A simulated cell names a kind of world and an anomaly of its checks.
+    """
     rows = _rows()
     promises = [row["promise"] for row in rows]
     bugs = {row[BUG] for row in rows} - {NONE}
+    worlds = [(named[4], named[5]) for row in rows if (named := NAMED.fullmatch(row["simulated"]))]
 
+    assert {world for world, _ in worlds} <= set(WORLDS)
+    assert [(world, name) for world, name in worlds if name not in _anomalies(world)] == []
     assert len(set(promises)) == len(promises)
     assert [row["promise"] for row in rows if all(row[column] == NONE for column in FOLDERS)] == []
     assert {f"A run names {name}" for name in HARNESS} <= set(promises)

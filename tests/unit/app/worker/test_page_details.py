@@ -66,17 +66,6 @@ def test_names_are_escaped(name: str) -> None:
     assert "&lt;script&gt;alert(1)" in PAGES[name]
 
 
-@pytest.mark.parametrize(("key", "group"), [(None, "(none)"), (b"", "text:"), (b"a", "a")])
-def test_the_group_of_a_dead_letter(key: bytes | None, group: str) -> None:
-    """An empty group has another name than no group."""
-    letter = replace(LETTER, key=key, headers=[("", b"a")])
-    of_one = _shown("letter", letter=letter, place="1/101", values=True)
-
-    assert f'<td class="text">{group}</td>' in _shown("letters", letters=[letter], LETTERS_MAX=200)
-    assert f"<dt>group</dt><dd>{group}</dd>" in of_one
-    assert '<th scope="row">(no name)</th>' in of_one
-
-
 def test_values_are_hidden() -> None:
     """A dead letter's value is shown only with the setting; other bytes than text are digits."""
     hidden = _shown("letter", letter=replace(LETTER, value=b"secret"), place="1/101", values=False)
@@ -88,7 +77,16 @@ def test_values_are_hidden() -> None:
 
 
 def test_groups() -> None:
-    """Each group that waits has its reason; the time of a retry has its zone. A name with a slash is one part of a path."""
+    """Each group that waits has its reason; the time of a retry has its zone. A name with a slash is one part of a path.
+
+    An empty group has another name than no group.
+    """
+    for key, group in ((None, "(none)"), (b"", "text:"), (b"a", "a")):
+        letter = replace(LETTER, key=key, headers=[("", b"a")])
+        of_one = _shown("letter", letter=letter, place="1/101", values=True)
+        assert f'<td class="text">{group}</td>' in _shown("letters", letters=[letter], LETTERS_MAX=200)
+        assert f"<dt>group</dt><dd>{group}</dd>" in of_one
+        assert '<th scope="row">(no name)</th>' in of_one
     for text in ("failed, 3 attempts, next attempt", 'datetime="2026-01-01T08:00:00Z"', "a handler runs for 32 s",
                  "parked behind a dead letter", "waits for a handler"):  # fmt: skip
         assert text in PAGES["consumers"]

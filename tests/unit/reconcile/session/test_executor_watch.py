@@ -30,8 +30,8 @@ class _Cluster:
     def cancel(self) -> None:
         self.cancelled += 1
 
-    def watch(self, timeout_s: float = 120.0) -> Watch:
-        return Watch(self, timeout_s, self.said.append, lambda: self.now)
+    def watch(self) -> Watch:
+        return Watch(self, 120.0, self.said.append, lambda: self.now)
 
     def lasts(self, watch: Watch, duration_s: float) -> None:
         end = self.now + duration_s
