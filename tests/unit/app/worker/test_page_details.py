@@ -101,7 +101,7 @@ async def test_a_large_application(tmp_path: Path) -> None:
         replace(LANE, lane=f"orders-{number}", number=number, partitions=[number], lag=number * 97)
         for number in range(1_000)
     ]
-    head = {"head_age_seconds": 1.0, "head_group": "a-17", "hot_group": "a-1", "hot_depth": 7}
+    head: dict[str, Any] = {"head_age_seconds": 1.0, "head_group": "a-17", "hot_group": "a-1", "hot_depth": 7}
     group = replace(CONSUMERS, partitions=[replace(SHARE, lag=3, waiting=3, **head)])
     groups = [replace(group, consumer_group=f"service-{number}") for number in range(100)]
     status = replace(STATUS, addresses=[Address("orders", "orders", lanes)], consumers=groups)

@@ -17,8 +17,8 @@ from ringfence_kafka.config.settings import KafkaSettings
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
-PAST = {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY}
-FUTURE = {"not_before": NOW + DAY, "not_after": NOW + 9 * DAY}
+PAST: dict[str, Any] = {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY}
+FUTURE: dict[str, Any] = {"not_before": NOW + DAY, "not_after": NOW + 9 * DAY}
 
 
 class Site:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -109,7 +109,8 @@ def test_ring() -> None:
             "No resend was measured in 7 days: 1 duplicate came at a distance that is not known, 3 came over a bridge again",
         ),
     ):  # fmt: skip
-        assert said in read(replace(PLAIN, **{"ring": NO_RESEND, **address})).said
+        changes: dict[str, Any] = {"ring": NO_RESEND, **address}
+        assert said in read(replace(PLAIN, **changes)).said
 
 
 def test_anomalies_come_before_advice() -> None:

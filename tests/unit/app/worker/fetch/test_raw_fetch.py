@@ -28,14 +28,14 @@ TP = TopicPartition("orders", 0)
 class Fetched(Fetcher):  # type: ignore[misc]
     """aiokafka's fetcher with one fetch, and without a cluster."""
 
-    def __init__(self, data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> None:
+    def __init__(self, data: bytes, begin: int = 0, aborted: Sequence[tuple[int, int]] = ()) -> None:
         self._records: dict[TopicPartition, FetchResult] = {}
         self._closed = True
         self._wait_consume_future = None
         self._subscriptions = self
         self.reassignment_in_progress = False
         self.assignment = Assignment([TP])
-        self.assignment.state_value(TP).reset_to(0)
+        self.assignment.state_value(TP).reset_to(begin)
         self.answer(data, aborted)
 
     def answer(self, data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> None:
