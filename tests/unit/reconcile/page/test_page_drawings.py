@@ -63,7 +63,7 @@ def test_odd_figures() -> None:
 
         assert drawings(html)
         elements = [element for drawing in drawings(html) for element in drawing.iter()]
-        assert not any(re.search(r"\b(nan|inf)\b", f"{element.attrib} {element.text}") for element in elements)
+        assert not any(re.search(r"\b(nan|inf)\b", f"{part.attrib} {part.text}") for part in elements)
 
 
 def test_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:

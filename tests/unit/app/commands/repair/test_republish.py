@@ -89,19 +89,15 @@ def _published(size: int, partition: int = 3, **changes: Any) -> Published:
     return Published(**{**given, **changes})
 
 
-def test_what_the_accepted_topic_takes() -> None:
+@pytest.mark.parametrize(
+    "sizes", [{"orders.accepted": 2_000}, {"orders.accepted": None}, {}, {FORWARD: 1_000}]
+)
+def test_what_the_accepted_topic_takes(sizes: dict[str, int | None]) -> None:
     """A record is compared with the accepted topic by its accepted size; an unknown limit refuses nothing."""
     refused = "orders.accepted takes max.message.bytes = 1000: it would be refused again"
 
     assert refused in _room({"orders.accepted": 1_000}).refusal(_published(1_000))
-    fit: list[dict[str, int | None]] = [
-        {"orders.accepted": 2_000},
-        {"orders.accepted": None},
-        {},
-        {FORWARD: 1},
-    ]
-    for sizes in fit:
-        assert _room(sizes).refusal(_published(1_000)) == ""
+    assert _room(sizes).refusal(_published(1_000)) == ""
     # Headers for place and key count towards the size, so a record fits exactly if it fits in the lane.
     plain = _room({"orders.accepted": 1_000})
     fits = max(index for index in range(1_000) if not plain.refusal(_published(index)))
