@@ -1,6 +1,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from agents.decision.item import RESENT
 from app.commands.repair.records import Digest
 from app.commands.repair.republish import InputTopic, Published, SizeCheck, outputs
