@@ -78,10 +78,3 @@ def found(history: History) -> dict[str, int]:
 def only(history: History) -> Finding:
     (finding,) = check(history)
     return finding
-
-
-FIRST, SECOND, THIRD = arrive(0, A), arrive(1, B), arrive(2, C)
-RESEND = arrive(3, A)
-INPUTS = [FIRST, SECOND, THIRD, RESEND]
-EXACT = story(INPUTS, accept(FIRST, SECOND, THIRD), sends=attempts(*INPUTS))
-"""Each ID once, in order, unchanged; the duplicate send is dropped."""

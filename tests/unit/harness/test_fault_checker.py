@@ -9,27 +9,8 @@ import pytest
 
 from tests.harness.checker.check import Anomaly, check, counts
 from tests.harness.history import History, Outcome, Place, Record
-from tests.support.histories import (
-    EXACT,
-    FIRST,
-    INPUTS,
-    RESEND,
-    SECOND,
-    THIRD,
-    TOPIC,
-    A,
-    B,
-    D,
-    accept,
-    arrive,
-    attempts,
-    divert,
-    found,
-    observe,
-    only,
-    quarantine,
-    story,
-)
+from tests.support.exact_history import EXACT, FIRST, INPUTS, RESEND, SECOND, THIRD
+from tests.support.histories import A, B, D, accept, arrive, divert, found, observe, only, quarantine, story
 
 
 def test_an_exact_run() -> None:
@@ -47,7 +28,7 @@ EMPTY, EMPTY_AGAIN = arrive(3, b""), arrive(4, b"")
 ELSEWHERE, UNKNOWN_ID = arrive(9, A, partition=1), arrive(9, D)
 OTHER_VALUE = arrive(4, A)._replace(value=b"w")
 VALUES = [FIRST, RESEND, OTHER_VALUE, OTHER_VALUE._replace(offset=5)]
-SENT = attempts(FIRST, SECOND, THIRD)
+SENT = EXACT.sends[:3]
 IN_QUARANTINE = replace(
     EXACT, accepted=accept(FIRST, THIRD), quarantined=[quarantine(SECOND)], inputs=[*INPUTS, arrive(4, B)], sends=[]
 )  # fmt: skip
@@ -73,7 +54,7 @@ SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
     "diverted": (replace(EXACT, divert=True, diverted=[divert(RESEND, FIRST)]), {}),
     "accepted and quarantined": (replace(EXACT, quarantined=[quarantine(FIRST)]), {"DOUBLED": 1}),
     "diverted from nowhere": (replace(EXACT, diverted=[divert(UNKNOWN_ID, FIRST)]), {"PHANTOM": 1}),
-    "in doubt": (replace(EXACT, sends=[*SENT, *attempts(RESEND, outcome=Outcome.UNKNOWN)]), {}),
+    "in doubt": (replace(EXACT, sends=[*SENT, replace(EXACT.sends[3], outcome=Outcome.UNKNOWN)]), {}),
     "order unknown, the later accepted": (story([FIRST, ELSEWHERE], accept(ELSEWHERE)), {}),
     "order unknown, the earlier accepted": (story([FIRST, ELSEWHERE], accept(FIRST)), {}),
 }
@@ -109,7 +90,7 @@ def test_lost() -> None:
     finding = only(replace(EXACT, accepted=accept(FIRST, THIRD)))
 
     assert finding.anomaly is Anomaly.LOST
-    assert finding.places == (Place(TOPIC, 0, 1),)
+    assert finding.places == (Place("orders", 0, 1),)
     assert str(finding) == (
         "LOST orders/0/1 (ID 'b', group 'g') is neither accepted nor quarantined, "
         "and no other of its ID was accepted in its lane"

@@ -7,7 +7,8 @@ import pytest
 
 from tests.harness.checker.check import Anomaly, check
 from tests.harness.history import Record
-from tests.support.histories import SECOND, A, B, C, accept, arrive, found, only, quarantine, source, story
+from tests.support.exact_history import SECOND
+from tests.support.histories import A, B, C, accept, arrive, found, only, quarantine, source, story
 
 RICH = arrive(0, A, headers=(("x", b"1"), ("x", None), ("y", b""), ("_RF_SOURCE", b"my"), ("_RF_KEY", b"k")))
 GOOD = RICH._replace(

@@ -6,25 +6,8 @@ import pytest
 
 from tests.harness.checker.check import Anomaly
 from tests.harness.history import Place, Record
-from tests.support.histories import (
-    EXACT,
-    FIRST,
-    INPUTS,
-    RESEND,
-    SECOND,
-    THIRD,
-    TOPIC,
-    A,
-    B,
-    C,
-    D,
-    accept,
-    arrive,
-    found,
-    only,
-    quarantine,
-    story,
-)
+from tests.support.exact_history import EXACT, FIRST, INPUTS, RESEND, SECOND, THIRD
+from tests.support.histories import A, B, C, D, accept, arrive, found, only, quarantine, story
 
 
 def test_swapped() -> None:
@@ -91,7 +74,7 @@ def test_gap() -> None:
     finding = only(replace(EXACT, inputs=INPUTS[1:], log_starts={0: 1, 1: 0}))
 
     assert finding.anomaly is Anomaly.GAP
-    assert finding.places == (Place(TOPIC, 0, 1),)
+    assert finding.places == (Place("orders", 0, 1),)
     assert "1 outputs came from there" in finding.text
     assert "attempts" not in finding.text
 

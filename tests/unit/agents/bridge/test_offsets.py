@@ -4,18 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from agents.bridge.offsets import (
-    BYTES_MAX,
-    ERROR_CHARACTERS_MAX,
-    Map,
-    Missing,
-    OffsetMetadata,
-    SourceLog,
-    decode,
-    encode,
-    lost_end,
-    start_position,
-)
+from agents.bridge import offsets
+from agents.bridge.offsets import Map, Missing, OffsetMetadata, SourceLog, decode, encode, start_position
 from agents.bridge.window import Place
 from tests.support.bridges.plans import plan
 
@@ -108,10 +98,10 @@ def test_stands_until_somebody_acts() -> None:
 
 def test_way_out_of_a_lost_end() -> None:
     """The error suggests ``--reset-offsets`` only if an operator may have set the offset."""
-    assert "another name" in lost_end(plan(), 0, 100, 80, 110)
-    assert "--reset-offsets" not in lost_end(plan(), 0, 100, 80, 110)
-    assert "--reset-offsets" in lost_end(plan(), 0, 100, 120)
-    assert len(lost_end(plan(), 0, 2**62, 2**62, 2**62)) < ERROR_CHARACTERS_MAX
+    assert "another name" in offsets.lost_end(plan(), 0, 100, 80, 110)
+    assert "--reset-offsets" not in offsets.lost_end(plan(), 0, 100, 80, 110)
+    assert "--reset-offsets" in offsets.lost_end(plan(), 0, 100, 120)
+    assert len(offsets.lost_end(plan(), 0, 2**62, 2**62, 2**62)) < offsets.ERROR_CHARACTERS_MAX
 
 
 def test_note_round_trip() -> None:
@@ -126,7 +116,7 @@ def test_note_round_trip() -> None:
     members = Map(1, tuple("m" * 50 + str(index) for index in range(40)))
     text = encode(OffsetMetadata("T" * 22, error="é\n" * 5_000, map=members))
 
-    assert len(text.encode()) <= BYTES_MAX
+    assert len(text.encode()) <= offsets.BYTES_MAX
     assert decode(text) is not None
 
 

@@ -81,14 +81,12 @@ def test_each_value_is_accepted_once() -> None:
     assert lane.judge((b"1", b"b"), (b"1", b"c"), (b"1", b"a")).verdicts == [DUPLICATE, ACCEPTED, DUPLICATE]
 
 
+MESSAGES = st.tuples(st.sampled_from([b"1", b"2", None]), st.sampled_from([b"a", b"b", b"c"]))
+
+
 @pytest.mark.parametrize("capacity", [0, 1, 3, 100])
 @settings(derandomize=True, deadline=None, max_examples=60)
-@given(
-    batches=st.lists(
-        st.lists(st.tuples(st.sampled_from([b"1", b"2", None]), st.sampled_from([b"a", b"b"])), max_size=8),
-        max_size=6,
-    )
-)
+@given(batches=st.lists(st.lists(MESSAGES, max_size=8), max_size=6))
 def test_by_value_is_a_ring_of_pairs(capacity: int, batches: list[list[tuple[bytes | None, bytes]]]) -> None:
     """By value, the verdicts are those of a ring in which ID and value together are the ID."""
     lane, pairs = Lane(capacity, by_value=True), Ring(capacity)

@@ -13,10 +13,8 @@ from tests.unit.agents.decision.test_decide import Given, homes, offsets
 from tests.unit.agents.decision.test_decide_envelopes import (
     AT_HOME,
     AWAY,
-    HERE,
     LANES,
     Lane,
-    Out,
     emitted,
     envelope,
     part,
@@ -52,7 +50,7 @@ def plain(offset: int, user_id: bytes, key: bytes | None = AT_HOME) -> Given:
     return Given(offset, key, [("_AMQ_DUPL_ID", user_id)])
 
 
-def _accepted(lane: Lane, *records: Given) -> list[Out]:
+def _accepted(lane: Lane, *records: Given) -> list[Any]:
     return [item for item in emitted(lane, lane.decide(*records)) if item.topic.endswith(".accepted")]
 
 
@@ -63,7 +61,7 @@ def _led(number: int, lane: int) -> int:
 
 def test_home_by_the_hop() -> None:
     """The hop decides the home of a record without a group and without an ID that counts, because a resend has it too."""
-    here, away = _led(0, HERE), _led(0, 2)
+    here, away = _led(0, 1), _led(0, 2)
     user_id = next(data for data in (b"%d" % index for index in range(100)) if Partitioner(LANES)[data] == 3)
     outcome = Lane().decide(
         crossed(0, here, 0, None), crossed(1, away, 0, None), crossed(2, here + 1_000, 0, AWAY),

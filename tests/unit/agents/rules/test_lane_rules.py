@@ -6,17 +6,9 @@ from typing import Any
 
 import pytest
 
+from agents.rules import lane_rules
 from agents.rules.agreement import SETTLE_S, Agreement
-from agents.rules.lane_rules import (
-    Limits,
-    differences,
-    file_fault,
-    limits_of,
-    recorded_limits,
-    rules_fault,
-    rules_of,
-    with_limits,
-)
+from agents.rules.lane_rules import Limits, differences, limits_of, recorded_limits, rules_fault, rules_of
 from agents.rules.member_statements import KEY, Statement, decode, encode, own_statement, unlike_limits
 from app.commands.rings.adopt import forgets
 from ringfence_kafka.config.load import validate
@@ -95,14 +87,16 @@ def test_recorded_limits() -> None:
     """
     aged = Meta(5, 0, 0, {}, {}, "i", persistent=False, max_age_ms=12)
     assert recorded_limits(aged) == Limits(5, limits_of(_address(id_max_age=0.0123456)).id_max_age, False)
-    assert limits_of(with_limits(_address(id_max_age=3), recorded_limits(aged))) == Limits(5, 0.012, False)
+    assert limits_of(lane_rules.with_limits(_address(id_max_age=3), recorded_limits(aged))) == Limits(
+        5, 0.012, False
+    )
     own = limits_of(_address(id_cache_size=2, id_cache_size_max=9, id_min_age="1h"))
     assert (own.capacity, own.promise) == (9, Promise(2, 3_600_000))
     assert (limits_of(_address()).capacity, limits_of(_address()).promise) == (20_000, None)
 
     meta = Meta(9, 0, 0, {}, {}, "i", promise=Promise(2, 3_600_000, 77, 5))
     assert recorded_limits(meta) == own
-    assert limits_of(with_limits(_address(), own)) == own
+    assert limits_of(lane_rules.with_limits(_address(), own)) == own
     one, other = (
         own_statement(_settings(name, id_cache_size_max=30_000, id_min_age=age))
         for name, age in (("a", 60), ("b", "2m"))
@@ -213,9 +207,14 @@ def test_file_with_other_rules() -> None:
     """Before any worker starts with a file, the check names each rule that its lanes would refuse; a rule of one side only is none."""
     recorded = {"duplicate_id_from": "header", "group_header": "", "a rule of later": 1}
 
-    assert file_fault("orders", recorded, {"duplicate_id_from": "header", "partitioner": "murmur2"}) is None
-    assert file_fault("orders", {}, {"duplicate_id_from": "key"}) is None
-    assert file_fault("orders", recorded, {"duplicate_id_from": ["header:a", "key"], "group_header": ""}) == (
+    assert (
+        lane_rules.file_fault("orders", recorded, {"duplicate_id_from": "header", "partitioner": "murmur2"})
+        is None
+    )
+    assert lane_rules.file_fault("orders", {}, {"duplicate_id_from": "key"}) is None
+    assert lane_rules.file_fault(
+        "orders", recorded, {"duplicate_id_from": ["header:a", "key"], "group_header": ""}
+    ) == (
         'orders has other rules in this file than its lanes: duplicate_id_from = "header" in the record of its lanes and ["header:a", "key"] '
         "in this file. No worker with this file opens them. Use the file of the workers; or, to change the rule on purpose, stop all workers and "
         "run 'ringfence rings adopt orders'"

@@ -19,13 +19,8 @@ def _address() -> AddressSettings:
 
 def described(**counts: int) -> dict[str, TopicDescription]:
     """Describe the topics of ``orders``, with four partitions except those given; 0 = it does not exist."""
-    names = {
-        "input": "orders",
-        "accepted": "orders.accepted",
-        "quarantine": "orders.quarantine",
-        "changelog": "rf-orders-changelog",
-        "forward": "rf-orders-forward",
-    }
+    names = {"input": "orders", "accepted": "orders.accepted", "quarantine": "orders.quarantine"}
+    names |= {role: f"rf-orders-{role}" for role in ("changelog", "forward")}
     return {
         name: TopicDescription(name, counts.get(role, 4), COMPACT if role == "changelog" else DELETE)
         for role, name in names.items()

@@ -57,14 +57,8 @@ class Standing:
     compared: int = 0
 
     def __post_init__(self) -> None:
-        self.cursors = (
-            {
-                (INPUT, self.number): Cursor("o", INPUT, self.number, self.next, "id", self.next),
-                (FORWARD, self.number): Cursor("o", FORWARD, self.number, 5, "id", 5),
-            }
-            if self.opened
-            else {}
-        )
+        places = [(INPUT, self.number, self.next), (FORWARD, self.number, 5)] if self.opened else []
+        self.cursors = {(topic, at): Cursor("o", topic, at, end, "id", end) for topic, at, end in places}
 
     def fits(self, ends: Any, committed: Any) -> bool:
         return Lane.fits(cast("Lane", self), ends, committed)

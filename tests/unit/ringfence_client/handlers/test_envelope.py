@@ -12,25 +12,6 @@ from ringfence_client import Part, envelope
 from ringfence_kafka.protocol import wire_names
 
 
-def test_what_is_written() -> None:
-    """Texts are written as they are, other bytes as base64, and missing fields not at all."""
-    made = envelope(
-        [
-            Part('{"amount": "10 €"}', "acct-2", "payments", [("type", "credit"), ("none", None)]),
-            Part(b"\x00\xff", b"acct-1", headers=(("trace", b"\xff"),)),
-            Part(None),
-        ],
-        "pay-4711",
-    )
-
-    assert made.headers == [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"pay-4711")]
-    assert made.value.decode() == (
-        '{"parts":[{"address":"payments","headers":[{"name":"type","value":"credit"},{"name":"none"}],'
-        '"key":"acct-2","value":"{\\"amount\\": \\"10 €\\"}"},'
-        '{"headers":[{"name":"trace","value_base64":"/w=="}],"key":"acct-1","value_base64":"AP8="},{}]}'
-    )
-
-
 def test_ids() -> None:
     """An ID may be any bytes, under the address's header. An empty ID means none. Others are refused."""
     assert envelope([Part("")], b"\xff", id_header="X-ID").headers[1:] == [("X-ID", b"\xff")]
