@@ -7,7 +7,7 @@ import pytest
 
 from tests.harness.checker.check import Anomaly
 from tests.harness.history import History, Record
-from tests.support.histories import A, B, C, D, accept, arrive, found, only, story
+from tests.support.histories import A, B, C, accept, arrive, found, only, story
 
 
 def _numbered(*records: Record, first: int = 7) -> list[Record]:
@@ -35,23 +35,6 @@ def test_one_ring_for_the_address() -> None:
     assert finding.places == (there.place, here.place)
     of_two = story([here, there], [*accept(here), *accept(there, partition=1)], lanes=2)
     assert found(of_two) == {"CORRUPTED": 2, "CROSS-LANE": 1}
-
-
-@pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
-def test_the_number_between_is_exact(capacity: int, expected: str) -> None:
-    """Whichever partitions of the output show it: sequence numbers tell it."""
-    inputs = [
-        arrive(0, A, None),
-        arrive(0, B, None, partition=1),
-        arrive(1, C, None, partition=1),
-        arrive(2, A, None, partition=1),
-        arrive(1, D, None),
-    ]
-    first, *others = _numbered(*inputs)
-    apart = [first, *(record._replace(partition=number % 2) for number, record in enumerate(others))]
-    mixed = [record._replace(offset=number) for number, record in enumerate(apart)]
-
-    assert found(_of_one_lane(inputs, mixed, capacity=capacity)) == {expected: 1}
 
 
 @pytest.mark.parametrize(

@@ -236,15 +236,11 @@ def test_malformed_headers(headers: Headers) -> None:
         ring_value(sequence, item, origin)  # has room for it
 
 
+FORGED: Headers = [("_RF_SOURCE", b"mine"), ("_RF_TIMESTAMP", b"mine too"), ("_RF_TIMESTAMP", STAMP)]
+
+
 @pytest.mark.parametrize("timestamp", [-(2**63), -1, 0, 2**63 - 1])
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [],
-        [("a", None), ("a", b""), _id(b"x")],
-        [("_RF_SOURCE", b"mine"), ("_RF_TIMESTAMP", b"mine too"), ("_RF_TIMESTAMP", STAMP)],
-    ],
-)
+@pytest.mark.parametrize("headers", [[], [("a", None), ("a", b""), _id(b"x")], FORGED])
 def test_there_and_back(timestamp: int, headers: Headers) -> None:
     """A forwarded record arrives at home unchanged: key, value, all headers, and the timestamp that ages its ID."""
     sent = Given(7, HOME, headers, b"\xff", timestamp)

@@ -130,17 +130,13 @@ def _due(partition: int, *ids: bytes) -> DueRecords:
     return DueRecords(FetchedBatch("orders", partition, 0, len(ids), part.records, 0), part.records)
 
 
+OF_PARTS = FrequentId(encode_id(composed([b"constant"] * 2)), 11, 11, ["constant"] * 2)
+
+
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 @pytest.mark.parametrize(
     ("source", "named"),
-    [
-        ("header", FrequentId(CONSTANT, 11, 11)),
-        ("key", FrequentId(CONSTANT, 11, 11)),
-        (
-            ["key", "header:_AMQ_DUPL_ID"],
-            FrequentId(encode_id(composed([b"constant"] * 2)), 11, 11, ["constant", "constant"]),
-        ),
-    ],
+    [("header", FrequentId(CONSTANT, 11, 11)), (["key", "header:_AMQ_DUPL_ID"], OF_PARTS)],
 )
 def test_records_of_the_core(source: str | list[str], named: FrequentId, clock: SimpleNamespace) -> None:
     """The native path makes no objects of records: the IDs of duplicates are read from its bytes, in several batches."""

@@ -17,6 +17,10 @@ def test_lanes_of_several_partitions() -> None:
     assert lanes.given["orders", 1] == [("orders", 1), ("orders", 3), ("rf-orders-forward", 1)]
     assert [lanes.find("orders", 4), lanes.find("rf-orders-forward", 1)] == [("orders", 0), ("orders", 1)]
     assert lanes.lanes_of(given) == [("orders", 0), ("orders", 1)]
+    alone = _map(lanes=1)
+    assert alone.assign({("orders", 0), ("orders", 3)}) == {("orders", 0)}  # it needs no forward topic
+    alone.set_unassigned([("orders", 1), ("orders", 2), ("rf-orders-forward", 0)])
+    assert alone.unassigned == ["orders-0"]
 
 
 def test_half_a_lane() -> None:
@@ -25,11 +29,3 @@ def test_half_a_lane() -> None:
 
     assert lanes.assign({("orders", 2), ("rf-orders-forward", 1), ("other", 0)}) == set()
     assert lanes.halves == {("orders", 0): "rf-orders-forward/0", ("orders", 1): "orders/1"}
-
-
-def test_one_lane_needs_no_forward_topic() -> None:
-    lanes = _map(lanes=1)
-
-    assert lanes.assign({("orders", 0), ("orders", 3)}) == {("orders", 0)}
-    lanes.set_unassigned([("orders", 1), ("orders", 2), ("rf-orders-forward", 0)])
-    assert lanes.unassigned == ["orders-0"]

@@ -76,20 +76,19 @@ def test_state_is_bytes_up_to_a_size() -> None:
 
 
 def test_nothing_is_taken_after_the_attempt() -> None:
-    """Sends and states after the attempt are refused, because they would be lost."""
+    """Sends and states after the attempt are refused, because they would be lost.
+
+    An unknown state is an error, because a total that began at nothing again would stay wrong.
+    """
     origin = message("5", group=b"g")
     origin.effects.end()
     with pytest.raises(RuntimeError, match="the attempt is over"):
         origin.send("ledger", b"v")
     with pytest.raises(RuntimeError, match="the attempt is over"):
         origin.state = b"1"
-
-
-def test_an_unknown_state_is_an_error() -> None:
-    """An unknown state is an error, because a total that began at nothing again would stay wrong."""
-    origin = message("5", group=b"g")
-    origin.effects = Effects(None, "this user may not describe the topic")
+    unknown = message("5", group=b"g")
+    unknown.effects = Effects(None, "this user may not describe the topic")
     with pytest.raises(StateError, match="may not describe"):
-        _ = origin.state
+        _ = unknown.state
     with pytest.raises(StateError, match="may not describe"):
-        origin.state = b"1"
+        unknown.state = b"1"

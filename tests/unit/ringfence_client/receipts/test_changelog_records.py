@@ -11,26 +11,18 @@ from tables.codec import Meta, Origin
 
 @pytest.mark.parametrize("identity", [b"a", b"x" * 256, b"x" * 257], ids=["short", "longest", "digest"])
 def test_ring_record(identity: bytes) -> None:
-    stored = stored_ids.encode_id(identity)
-    value = codec.ring_value(7, stored, Origin(3, 2**40, 1_700_000_000_000))
-
-    assert id_of(value) == stored
-    assert place_of(value) == Place(3, 2**40, 1_700_000_000_000)
-    assert changelog_records.sequence_of(value) == 7
-    assert codec.ring_key(20, 7)[:1] == changelog_records.RING_KIND
-
-
-def test_ring_record_with_a_digest() -> None:
     """Format 2 holds a digest of the value, and an ID may be stored with that of a second value."""
-    stored = stored_ids.encode_id(b"a")
-    variant = stored_ids.variant_of(stored, 2**63 + 5)
-    value = codec.ring_value(7, variant, Origin(3, 9, 1_000), 2**63 + 5)
+    stored, digest = stored_ids.encode_id(identity), 2**63 + 5
+    variant = stored_ids.variant_of(stored, digest)
+    for id_, value_digest in ((stored, 0), (variant, digest)):
+        value = codec.ring_value(7, id_, Origin(3, 2**40, 1_700_000_000_000), value_digest)
 
-    assert changelog_records.digest_of(codec.ring_value(7, stored, Origin(3, 9, 1_000))) == 0
-    assert changelog_records.digest_of(value) == 2**63 + 5
-    assert id_of(value) == variant
-    assert stored_ids.without_value(variant) == stored == stored_ids.without_value(stored)
-    assert place_of(value) == Place(3, 9, 1_000)
+        assert id_of(value) == id_
+        assert stored_ids.without_value(id_) == stored
+        assert place_of(value) == Place(3, 2**40, 1_700_000_000_000)
+        assert changelog_records.sequence_of(value) == 7
+        assert changelog_records.digest_of(value) == value_digest
+    assert codec.ring_key(20, 7)[:1] == changelog_records.RING_KIND
 
 
 @pytest.mark.parametrize(("lanes", "key"), [(0, "in"), (2, "in/3")])

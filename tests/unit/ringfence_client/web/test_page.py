@@ -56,7 +56,7 @@ def test_what_is_well() -> None:
 
 def test_the_last_failures() -> None:
     """The last failed attempts stand with time, place, group, attempt and text, the newest first; all words are escaped."""
-    consumer = unconnected()
+    consumer: Any = unconnected()
     for index in range(RECENT_MAX + 5):
         text = f"ValueError: {EVIL} {index}\x1b"
         failed = FailedAttempt(1_795_852_800_000, 0, index, EVIL.encode(), 3, text)
