@@ -188,10 +188,7 @@ def test_how_many_ids_were_between(name: str) -> None:
     [(b"k1", b"a0", "b0", 1), (None, b"a1", "b0", 1), (None, None, "b1", 1), (None, None, None, 0)],
 )
 def test_home(key: bytes | None, known: bytes | None, first: str | None, lane: int) -> None:
-    """A transaction's key decides its home, else its own ID, else the first ID of a part, else its place.
-
-    A resend in another lane is reported.
-    """
+    """A transaction's key decides its home, else its own ID, else the first ID of a part, else its place."""
     one = envelope(0, part("x1"), part("x", "payments", first), key=key, known=known)
     same = arrive(0, known or b"z", b"g%d" % lane, partition=1)
 
@@ -252,10 +249,7 @@ def test_parts_of_one_group() -> None:
 
 
 def test_attributed() -> None:
-    """Parts that payments accepted from a transaction of orders are judged with orders.
-
-    A record of no known address is a phantom at its place.
-    """
+    """Parts that payments accepted are judged with orders, which sent them; a record of no known address is a phantom there."""
     plain = arrive(0, A, b"h")._replace(topic="payments")
     headers = (*plain.headers, ("_RF_SOURCE", b"payments/0/0"))
     theirs = plain._replace(topic="payments.accepted", offset=40, headers=headers)

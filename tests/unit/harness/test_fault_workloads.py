@@ -16,10 +16,7 @@ PLAN = Plan("topic", "name", "ids", 7, 100)
 
 
 def test_resends_repeat_their_originals() -> None:
-    """About the share asked for repeats an earlier message in ID, group and value, near and far.
-
-    A step gives the same message in every incarnation, and after a round trip over the command line.
-    """
+    """About the share asked for repeats an earlier message, near and far. A step gives the same message in every incarnation."""
     sent = [PLAN.message(step) for step in range(20_000)]
     again = Plan.from_json(PLAN.to_json())
     resends = [step - item.number for step, item in enumerate(sent) if item.number != step]
@@ -60,10 +57,7 @@ def test_transfers() -> None:
 
 
 def test_journal_outlives_a_kill(tmp_path: Path) -> None:
-    """A send without an outcome is in doubt. A truncated line was never acted upon.
-
-    Outcomes reported to a producer since a mark can be taken back; earlier ones stay.
-    """
+    """A send without an outcome is in doubt, and so are outcomes since a mark that is taken back. A truncated line never happened."""
     path = tmp_path / "journal"
     writing = Journal(path)
     for number, token in enumerate((b"t0", b"t1", b"t2", b"t3")):
@@ -103,10 +97,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
 def test_groups_are_whole(shape: Shape) -> None:
-    """A group's messages count from 0, and only the last has the mark.
-
-    No more groups are open at once than the shape says, and most of them at some time where there are so many.
-    """
+    """A group's messages count to its last one, which has the mark. As many groups are open at once as the shape says."""
     groups: dict[str, list[GroupMessage]] = {}
     opened: set[str] = set()
     most = 0

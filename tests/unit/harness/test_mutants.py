@@ -48,10 +48,7 @@ def test_names_are_unique() -> None:
 
 
 def test_patches_of_one_file(tmp_path: Path) -> None:
-    """Several patches of one file are all applied, one upon the other.
-
-    A text that is gone, or stands there more than once, is named and not guessed at.
-    """
+    """Several patches of one file are applied, one upon the other; a text that is gone or ambiguous is named and not guessed at."""
     (tmp_path / "a.py").write_text("x = 1\nx = 1\ny = 1\n")
     for old, count in (("z = 1\n", 0), ("x = 1\n", 2)):
         with pytest.raises(PatchError, match=f"m: stands {count} times in a.py"):

@@ -76,11 +76,7 @@ def _headers(load: CycleBatches) -> list[dict[str, bytes]]:
     ],
 )
 def test_hop_and_confirmed(keys: dict[str, Any], added: dict[str, bytes] | None) -> None:
-    """A record carries its hop (bridge, topic ID, partition, offset) and the confirmed offset at its departure.
-
-    A header about IDs is added only if they do not count, and the trace only if it is configured. A bridge without duplicate detection
-    writes none.
-    """
+    """A record carries its hop and the confirmed offset at its departure; more only if it is configured, and nothing without detection."""
     load = _load(plan(**keys), [Fetched(12), Fetched(14)])
 
     hops = [f"b/{TOPIC_ID}/2/{number}".encode() for number in (12, 14)]
@@ -106,10 +102,7 @@ CRC32 = {"address": {"partitioner": "crc32", "group_header": "X"}}
     ],
 )
 def test_home(keys: dict[str, Any], headers: Any, key: bytes | None, place: bytes) -> None:
-    """The group decides a record's partition, else an ID that counts, else the hop, which a resend has again.
-
-    Group and partitioner are the target's. An envelope's group is its key.
-    """
+    """The target's group decides a record's partition, else an ID that counts, else the hop, which a resend has again."""
     (batch,) = _load(plan(**keys), [Fetched(12, key, headers=headers)]).batches
 
     assert batch.partition == Partitioner(4, "crc32" if keys is CRC32 else "murmur2")[place]
@@ -124,10 +117,7 @@ def test_without_timestamps() -> None:
 
 
 def test_quarantine() -> None:
-    """A record that is too large, refused or malformed goes to quarantine with the reason, and counts as in flight.
-
-    All other records flow.
-    """
+    """A record that is too large, refused or malformed goes to quarantine with the reason, and counts as in flight."""
     records = [Fetched(12), Fetched(13, value=b"x" * 480), Fetched(14), Fetched(15)]
     load = _load(plan(), records, refused={14: "no"}, malformed={(2, 15): "bad"})
     kept = [batch for batch in load.batches if batch.topic == "b.quarantine"]

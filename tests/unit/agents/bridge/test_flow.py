@@ -116,10 +116,7 @@ TARGET = Target(4, 500, compacted=False, quarantine_bytes_max=0, settings="as it
 
 
 async def test_what_nothing_takes_stops_its_partition_alone() -> None:
-    """A record that nothing takes stops its partition until the target was looked at.
-
-    Records before it are confirmed, and other partitions are read on.
-    """
+    """A record that nothing takes stops its partition, and none before it, until the target was looked at."""
     flow = _flow()
     flow.update_target(TARGET)
     await _send(flow, _Loader(stops=3), 5)

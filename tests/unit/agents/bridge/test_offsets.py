@@ -42,10 +42,7 @@ def test_begin(offset: int, note: OffsetMetadata | None, expected: tuple[object,
 
 
 def test_first_start() -> None:
-    """A first start begins at the first record, or at the last one that committed readers see.
-
-    A partition that was added after the bridge began is forwarded from its beginning.
-    """
+    """A first start begins at the first or the last committed record; a partition that is added later, at its beginning."""
     before = OffsetMetadata(LOG.topic_id, 1)
 
     assert start_position(0, LOG, None, None, [], "earliest").offset == 10
@@ -84,10 +81,7 @@ def test_what_changed_under_it() -> None:
 
 
 def test_stands_until_somebody_acts() -> None:
-    """A lost end stays, even if the log grows beyond it.
-
-    It ends when somebody sets the offset, which leaves no metadata, or when the topic is another one.
-    """
+    """A lost end stays, however the log grows, until somebody sets the offset, which leaves no metadata, or the topic is another one."""
     stands = replace(NOTE, lost_end=110, error="stopped: ...")
     grown = replace(LOG, end=500)
 

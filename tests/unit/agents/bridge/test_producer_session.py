@@ -24,10 +24,7 @@ from tests.support.bridges.simulated import Producer
     ],
 )
 async def test_what_a_refusal_is_about(error: Exception, quarantine: bool, of_this_record: bool) -> None:
-    """A producer that may not write to the target forwards nothing.
-
-    One that may not write to the quarantine topic lacks only that destination.
-    """
+    """Without the right to write to the target nothing is forwarded; without that for the quarantine topic only that is lacking."""
     place = Place(0, "A" * 22, 0, 0)
     batch = Batch("q" if quarantine else "t", 0, None, Cycle({place: 1}), (place, 0), quarantine=quarantine)
     producer = Producer()

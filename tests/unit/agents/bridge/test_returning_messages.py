@@ -44,10 +44,7 @@ class Circle:
     """Clusters with a lane each, and bridges between them."""
 
     def __init__(self, *ways: str, sees: bool = True, **keys: Any) -> None:
-        """Connect the clusters.
-
-        ``ways`` names the bridges as source and target, two letters each; with ``sees`` the target reports the IDs of its topics.
-        """
+        """Connect clusters by bridges, named as source and target; with ``sees`` the target reports the IDs of its topics."""
         self.lanes = {name: Lane() for name in ACCEPTED}
         self.accepted: Counter[str] = Counter()
         self.loads: list[CycleBatches] = []
@@ -149,10 +146,7 @@ ALL, CHAIN = dict.fromkeys("abc", "abc"), {"a": "ab", "b": "abc", "c": "bc"}
 @pytest.mark.parametrize("sender", ["a", "b", "c"])
 @pytest.mark.parametrize("headers", [[], [("_AMQ_DUPL_ID", b"i")]])
 def test_each_member_gets_it_once(known: Any, max_hops: int, sender: str, headers: Any) -> None:
-    """A message that one bridge brings to a member is not brought there by another, at any hop limit.
-
-    Members at the ends of a chain get each other's messages from the one between.
-    """
+    """A message that one bridge brings to a member is not brought there by another, at any hop limit, and also comes along a chain."""
     circle = _mesh(known, max_hops)
     circle.send(sender, headers)
 
@@ -170,10 +164,7 @@ def test_where_it_was_is_bounded() -> None:
 
 
 def test_what_leaves_no_trace() -> None:
-    """A bridge without ``returns`` writes no trace.
-
-    Without duplicate detection it writes no headers, so ``returns`` is a configuration error.
-    """
+    """A bridge without ``returns`` writes no trace; one without duplicate detection writes no headers, so it may not have ``returns``."""
     for way in (_plan("a", "b"), _plan("a", "b", use_duplicate_detection=False)):
         assert not way.traces
     with pytest.raises(ConfigurationError, match="returns = 'drop' has no effect"):

@@ -142,10 +142,7 @@ def test_ids_of_other_addresses_are_apart() -> None:
 
 @pytest.mark.parametrize("group_header", ["", "region"])
 def test_home_by_the_key_alone(group_header: str) -> None:
-    """The key alone decides the home of an envelope, whatever its own group or its parts have: its producer chose it.
-
-    An envelope with another home is forwarded unread.
-    """
+    """The key alone decides the home of an envelope: its producer chose it. One with another home is forwarded unread."""
     records = [
         envelope(0, part(key=AWAY.decode()), region=AWAY),
         envelope(1, part(), key=AWAY, region=AT_HOME),
@@ -185,10 +182,7 @@ def test_observed_whole() -> None:
     ],
 )  # fmt: skip
 def test_refused_whole(record: Given, reason: str) -> None:
-    """A malformed envelope is refused before its IDs are judged. None of them takes a slot, and later records flow.
-
-    The reason fits its header, however long the quoted text is. Otherwise quarantine would refuse the record too, and stop the lane.
-    """
+    """A malformed envelope is refused before its IDs are judged, with a reason that fits its header, and later records flow."""
     lane = Lane()
     after = envelope(1, part(ID="x"), ID=b"y")
     outcome = lane.decide(record, after)
@@ -203,10 +197,7 @@ def test_refused_whole(record: Given, reason: str) -> None:
 
 @pytest.mark.parametrize("value", ["x" * BYTES_MAX, "x" * (BYTES_MAX - 60)])
 def test_part_too_large_for_its_topic(value: str) -> None:
-    """An envelope with too large a part is refused whole, with the part named, before its IDs are judged.
-
-    None of them takes a slot, and a known one does not make it a duplicate.
-    """
+    """An envelope with too large a part is refused with the part named, before its IDs are judged: neither new nor known ones count."""
     lane = Lane()
     large = envelope(1, part(ID="b"), part("payments", value=value), ID=b"a")
     records = [envelope(0, part(), ID=b"a"), large]

@@ -73,10 +73,7 @@ def test_home_by_the_hop() -> None:
 
 
 def test_accepted_without_hops() -> None:
-    """The bridge's headers go; the members that it has passed stay, and so does all that is the producer's.
-
-    A record that no bridge brought has passed no member.
-    """
+    """The bridge's headers go; the members that it has passed stay, and so does all that is the producer's, but for forged members."""
     members = ("_RF_HOPS", b"berlin,paris")
     forged = [("_AMQ_DUPL_ID", b"j"), members, IGNORE, ("_RF_BRIDGE_CONFIRMED", b"x")]
     outs = _accepted(Lane(), crossed(0, 7, 5, AT_HOME, b"i", IGNORE, members), Given(1, AT_HOME, forged))
@@ -169,10 +166,7 @@ def _refuse(lane: Lane, *records: Given, refused: dict[int, str], topic: str = "
 
 
 def test_refused_is_noted() -> None:
-    """A record that goes to quarantine counts as arrived, with the offset that it confirms. Its resend is a duplicate.
-
-    Otherwise a repeated hop would be accepted, or be in quarantine, a second time.
-    """
+    """A quarantined record counts as arrived, with the offset that it confirms: otherwise its resend would be accepted or kept again."""
     lane = Lane()
     sent = crossed(0, 6), crossed(1, 9, 7), crossed(2, 9, 7), crossed(3, 10)
 
@@ -198,10 +192,7 @@ def test_malformed_envelope() -> None:
 
 
 def test_duplicate_that_does_not_fit() -> None:
-    """A duplicate that the duplicates topic refuses is quarantined, with a reason that calls it a duplicate.
-
-    Publishing it again would process it twice.
-    """
+    """A duplicate that the duplicates topic refuses is quarantined as a duplicate: publishing it again would process it twice."""
     lane = Lane()
     lane.verdicts(crossed(0, 7))
     lane.emitter._outputs.bytes_max["transfers.duplicates"] = 500

@@ -94,10 +94,7 @@ DEFAULT = b"qpid.no-group"
     [([("g", b"1"), ("g", b"2")], b"2"), ([("G", b"1")], DEFAULT), ([("g", b"1"), ("g", b"")], DEFAULT)],
 )
 def test_group(headers: Headers, expected: bytes) -> None:
-    """The last header of the configured name is the group, or the default group where it is empty, whatever the key.
-
-    If no header is configured, the key is the group: null means none, and an empty one is a group.
-    """
+    """The last header of the configured name is the group, whatever the key, or else the default one. Without a name the key is it."""
     records = [Given(0, key, headers) for key in (b"k", None, b"")]
 
     assert _reader(group_header="g").groups(records) == [expected] * 3

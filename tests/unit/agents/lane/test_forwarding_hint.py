@@ -34,10 +34,7 @@ def test_remedy(partitioner: str, remedy: str, clock: object, caplog: pytest.Log
 
 
 def test_share_of_all_since_the_last_look(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
-    """The forwarded share covers all batches since the last check, and each thousand records starts a new count.
-
-    The hint comes again only after the interval.
-    """
+    """The share covers all batches since the last check, in counts of a thousand records; the hint comes again after the interval."""
     watched = _hint()
     for _ in range(10):
         watched.count("orders-3", 9, 91)

@@ -117,10 +117,7 @@ def _partition(key: bytes, partitions: int) -> int:
 
 
 def test_unchanged() -> None:
-    """Key, value, headers in their order with repeats and nulls, and timestamp pass as they are; the source is added.
-
-    Null stays null and empty stays empty; timestamps may go backwards, be below zero, or be missing, which is -1.
-    """
+    """Key, value, headers in their order and timestamp pass as they are, empty, null, below zero or missing; the source is added."""
     headers: Headers = [("b", b"1"), ("_AMQ_DUPL_ID", b"id"), ("a", None), ("b", b""), ("ä", b"\xff")]
     records = [
         Given(0, b"g\x00\xff", bytes(range(256)), headers, timestamp=1_234_567_890_123),
@@ -175,10 +172,7 @@ def test_aged_by_partition_and_batch() -> None:
 
 
 def test_nothing_to_write() -> None:
-    """An outcome without accepted messages yields no batch, because the broker would refuse an empty one.
-
-    A mismatch of verdicts and records is a programmer error, and never cuts the batch short.
-    """
+    """An outcome without accepted messages yields no batch, which brokers refuse. One that lacks verdicts is a programmer error."""
     for count in (0, 3):
         outcome = _outcome([Given(index) for index in range(count)], [DUPLICATE] * count)
         assert _emitter(4).emit(outcome, _builders()) == []
@@ -188,10 +182,7 @@ def test_nothing_to_write() -> None:
 
 @pytest.mark.parametrize("size", [512 * 1024, 2_048])
 def test_partitions_and_order(size: int) -> None:
-    """A group's records go to its home in the accepted topic, in their order of arrival.
-
-    A full batch is followed by another of its partition. A record larger than a batch goes in one of its own.
-    """
+    """A group's records go to its home in their order of arrival, in as many batches as it takes; one larger than a batch goes alone."""
     rng = random.Random(4)
     records = [Given(at, b"%d" % rng.randint(0, 9), rng.randbytes(rng.randint(0, 400))) for at in range(500)]
     records[250] = Given(250, value=b"x" * 5_000)
@@ -298,10 +289,7 @@ def test_diverted() -> None:
 
 
 def test_forwarded() -> None:
-    """A forwarded record is as it came, in its home's partition, with the source that will be accepted and its own time.
-
-    It is written at the time of forwarding.
-    """
+    """A forwarded record is as it came, in its home's partition, with the source to be accepted and its own time, written now."""
     headers: Headers = [("_RF_SOURCE", b"forged"), ("b", None), ("_RF_KEY", b"theirs"), ("b", b"1")]
     outcome = _outcome([Given(1)])
     record = Given(2, key=None, value=b"", headers=headers, timestamp=9)
@@ -389,10 +377,7 @@ VALUE, LARGE = bytes(range(256)) * 16, b"x" * 4_000
     ids=["value", "key", "header"],
 )
 def test_quarantine_in_part(record: Given, expected: Written) -> None:
-    """A value too large for the quarantine topic is replaced by its size and digest, so nothing vanishes.
-
-    With too large a key or header only these, source and reason are left.
-    """
+    """A value too large for the quarantine topic is replaced by its size and digest; too large a key or headers are left out as well."""
     assert _read(_quarantine(record, 2_000)) == [expected]
 
 
@@ -425,11 +410,7 @@ def _change(count: int, removed: Sequence[bytes]) -> Change:
 
 @pytest.mark.parametrize(("size", "persistent"), [(512 * 1024, True), (300, True), (512 * 1024, False)])
 def test_changelog(size: int, persistent: bool, tmp_path: Path) -> None:
-    """A changelog transaction has tombstones of removed slots, all slots in order, and the meta record that closes it.
-
-    A ring that is only in memory writes no slots. Records are in any number of batches, and as old as their writing, however old the
-    messages are.
-    """
+    """A changelog transaction has tombstones, the slots of a ring on disk in order, and at last the meta record, all as old as their writing."""
     table = LaneTable(tmp_path, TableOptions(capacity=500, resident_ids_max=500, persistent=persistent))
     change = _change(40, [codec.ring_key(700, index) for index in range(30)])
     before = int(time.time() * 1000)

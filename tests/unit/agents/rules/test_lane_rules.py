@@ -66,10 +66,7 @@ def test_what_changes_no_verdict_is_none() -> None:
 
 
 def test_rules_of_target_addresses() -> None:
-    """The rules of target addresses are compared too, because parts of transactions are read by them.
-
-    An address that only one side lists is not a difference.
-    """
+    """The rules of target addresses, by which parts of transactions are read, are compared where both sides list the address."""
     settings = _settings()
     orders, stock = settings.addresses
     own = rules_of(orders, [stock])
@@ -81,10 +78,7 @@ def test_rules_of_target_addresses() -> None:
 
 
 def test_recorded_limits() -> None:
-    """A ring with a promise has room for id_cache_size_max; its record says all that a file says.
-
-    A fraction of a millisecond does not stay a difference forever.
-    """
+    """A ring with a promise has room for id_cache_size_max. Its record says all that a file says, to the millisecond."""
     aged = Meta(5, 0, 0, {}, {}, "i", persistent=False, max_age_ms=12)
     assert recorded_limits(aged) == Limits(5, limits_of(_address(id_max_age=0.0123456)).id_max_age, False)
     assert limits_of(lane_rules.with_limits(_address(id_max_age=3), recorded_limits(aged))) == Limits(
@@ -120,10 +114,7 @@ def test_statements_survive_the_wire() -> None:
 
 
 def test_who_says_what() -> None:
-    """All workers of an address must state the same limits.
-
-    A worker without the address does not count, and one without a statement agrees with nobody.
-    """
+    """All workers of an address must state the same limits. One without the address does not count, one without a statement disagrees."""
     large = own_statement(_settings("a"))
     small = own_statement(_settings("b", id_cache_size=50, id_max_age=1.5))
     elsewhere = [{"name": "else", "id_cache_size": 1}]
@@ -156,10 +147,7 @@ async def test_a_group_that_rebalances_agrees_on_nothing() -> None:
 
 
 async def test_agreement_after_a_disagreement_settles() -> None:
-    """An agreement after a disagreement counts only after a time, because a worker with an older file may be briefly alone.
-
-    A worker that saw nobody else agrees at once.
-    """
+    """Agreement counts only some time after a disagreement: a worker with an older file may be alone for a moment."""
     other = json.dumps({KEY: encode(own_statement(_settings("b", id_cache_size=50)))}).encode()
     members = [Member("m", None, SimpleNamespace(user_data=other))]
     now = 100.0

@@ -67,10 +67,7 @@ def test_counts_that_do_not_fit(counts: dict[str, int], topics: list[str]) -> No
 
 
 def test_counts_with_which_lanes_began() -> None:
-    """Input and accepted topic keep the counts with which their lanes began.
-
-    Several lanes report a difference once, and counts of other topics do not matter.
-    """
+    """Input and accepted topic keep the counts with which their lanes began; several lanes report a difference once."""
     now = {"orders": 4, "orders.accepted": 6}
     metas = [recorded(orders=4, orders_accepted=4), recorded(orders=4, orders_accepted=4), recorded(other=1)]
 
@@ -228,10 +225,7 @@ REPLACED = "has message.timestamp.type=LogAppendTime: the broker replaces the ti
     ],
 )
 def test_notes_on_outputs(name: str, config: dict[str, str], said: str) -> None:
-    """A topic for whole messages with a smaller limit than the input causes a note, and one with the same limit does not.
-
-    So does an output whose broker replaces timestamps, with the command; an input with such a broker causes none.
-    """
+    """An output with a smaller limit than the input causes a note, and so does one whose broker replaces timestamps."""
     [orders] = validate({"addresses": [{"name": "orders", "duplicates": "divert"}]}).addresses
     topics = {topic: TopicDescription(topic, 4, LARGE) for topic in orders.topics(APP).values()}
     topics["orders"] = TopicDescription("orders", 4, LARGE | BY_BROKER)

@@ -112,10 +112,7 @@ GONE = object()
     ],
 )
 async def test_what_went_back_is_looked_at(kind: str, place: Partition, now: Any) -> None:
-    """A log end below the processed offset, or a group offset below the committed one, is compared by that lane alone.
-
-    A lane without an answer is compared too, because silence does not prove that all is well.
-    """
+    """A lane whose log or group went back, or of which nothing is told, compares its offsets, and that lane alone."""
     answers, lanes = _answers(2), [Standing(0), Standing(1)]
     known = getattr(answers, kind)
     known[place] = now
@@ -127,10 +124,7 @@ async def test_what_went_back_is_looked_at(kind: str, place: Partition, now: Any
 
 
 async def test_who_works_is_left_alone() -> None:
-    """A busy lane is not compared. The cluster's answers are old for it, and it notices a change by itself.
-
-    Open lanes have a lag even without a coordinator, when nothing can be committed.
-    """
+    """A busy lane is not compared: answers are old for it. Open lanes have a lag even without a coordinator."""
     answers, lanes = _answers(2), [Standing(0, next=8, idle=False), Standing(1)]
     answers.committed[INPUT, 0] = 3
     lags = await _measure(answers, *lanes)

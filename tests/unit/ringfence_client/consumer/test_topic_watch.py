@@ -26,10 +26,7 @@ def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question about a topic pauses after each failure, although each failure asks to hurry.
-
-    It is asked at once when an answer is possible again.
-    """
+    """A question about a topic pauses after each failure, although each asks to hurry, and ends when an answer is possible."""
     asked = 0
     away = True
     told: list[TopicIdentity | None] = []

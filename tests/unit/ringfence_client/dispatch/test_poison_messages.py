@@ -70,10 +70,7 @@ async def test_no_more_are_begun_than_there_are_handlers() -> None:
 
 
 async def test_many_unknown_ones_are_begun_while_handlers_are_quick() -> None:
-    """Many messages with unknown attempts begin without a write while handlers are quick.
-
-    A write before each few of them would keep a consumer busy for minutes; messages with a known attempt begin as usual.
-    """
+    """While handlers are quick, many first attempts begin before one write; a write for each few of them would take minutes."""
     scene = _Scene(3, soon=50)
     for number in range(100):
         await scene.ask(number, first=True, starts=number < 3)
@@ -88,10 +85,7 @@ async def test_many_unknown_ones_are_begun_while_handlers_are_quick() -> None:
 
 
 async def test_isolation_begins_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A last attempt waits for one that has no slot yet.
-
-    Only a running attempt can show that it ends no process.
-    """
+    """A last attempt waits for one that has no slot yet: only a running attempt can show that it ends no process."""
     monkeypatch.setattr(poison_messages, "ISOLATION_S", 0.01)
     scene = _Scene(2, soon=50)
     await scene.ask(0, first=True, starts=False)

@@ -76,10 +76,7 @@ def test_state_is_bytes_up_to_a_size() -> None:
 
 
 def test_nothing_is_taken_after_the_attempt() -> None:
-    """Sends and states after the attempt are refused, because they would be lost.
-
-    An unknown state is an error, because a total that began at nothing again would stay wrong.
-    """
+    """Sends and states after the attempt would be lost, and a total over an unknown state would stay wrong: both are errors."""
     origin = message("5", group=b"g")
     origin.effects.end()
     with pytest.raises(RuntimeError, match="the attempt is over"):

@@ -24,10 +24,7 @@ def test_in_a_table() -> None:
 
 
 def test_bytes_that_the_locale_cannot_read() -> None:
-    """Python hands them on as surrogates; they are the bytes of the name, and no error.
-
-    A malformed hex name is refused with the way out, because a name may begin like that.
-    """
+    """Surrogates of Python are the bytes of the name. A malformed hex name is refused with the way out."""
     assert group_names.parse("g-\udcc3\udcbc") == "g-\u00fc".encode()
     assert group_names.parse("text:\udcff") == b"\xff"
     for text in ("hex:0", "hex:zz", "hex:\udcff"):

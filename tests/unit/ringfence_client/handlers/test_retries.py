@@ -39,10 +39,7 @@ def test_a_new_holder_keeps_the_retry_time() -> None:
 
 
 def test_what_failed_did_not_kill() -> None:
-    """Restarts while a message waits for its next attempt do not make it one that kills its process.
-
-    Deaths do not count as attempts: a message that failed twice and then died with its process gets a third attempt.
-    """
+    """Restarts while a message waits do not make it one that kills its process, and deaths do not count as attempts."""
     policy = ConsumerOptions().policy
     failed = Failures(12, 0)
 

@@ -29,10 +29,7 @@ def test_released(running: int) -> None:
 @pytest.mark.parametrize("state", [HELD, DRAINING])
 @pytest.mark.parametrize(("running", "limit"), [(0, IDLE), (1, TIMEOUT), (10_000, TIMEOUT)])
 def test_silence(state: str, running: int, limit: float) -> None:
-    """A lease is free when it has not changed for the time-out, which is shorter without unacknowledged messages.
-
-    A draining holder is waited for like any other.
-    """
+    """A lease is free when it has not changed for the time-out, which is shorter without unacknowledged messages, draining or not."""
     lease, watch = replace(RUNNING, state=state, running=running), _watch()
 
     assert watch.silence_left(lease, 100, 100) == limit

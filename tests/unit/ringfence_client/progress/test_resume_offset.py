@@ -15,10 +15,7 @@ FRESH = Progress(0, topic_id="B")
 
 
 def test_nothing_has_changed() -> None:
-    """The record is taken as it is, whatever became of the offset's own record in the meantime.
-
-    A partition without a record resumes at the group's offset, or at the start without one.
-    """
+    """The record is taken as it is, whatever became of the offset's own; without one the group's offset counts, or else the start."""
     assert resume(RECORD, LOG) == Resumption(RECORD)
     assert resume(RECORD, replace(LOG, committed=None)) == Resumption(RECORD)
     assert resume(None, LOG).progress == Progress(100, topic_id="A")

@@ -246,10 +246,7 @@ def test_what_is_no_handler_is_refused() -> None:
 
 
 def test_a_configuration() -> None:
-    """The bench uses the headers and topics of a configuration.
-
-    Ringfence's own topics take no sends: a send that cannot be written fails its message with the reason, and writes nothing.
-    """
+    """The bench uses the headers and topics of a configuration. A send that cannot be written fails its message, and writes nothing."""
     ledger = {"name": "ledger", "input_topic": "ledger.in", "duplicate_id_from": "header:id"}
     settings = Settings.model_validate({"app": {"id": "shop"}, "addresses": [{"name": "orders"}, ledger]})
 

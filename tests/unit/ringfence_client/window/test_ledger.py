@@ -11,10 +11,7 @@ from ringfence_client.window.ledger import GroupLedger
 
 
 def test_one_owner_and_one_order() -> None:
-    """A group has one owner, who puts back a message with all later ones, and does not get a rejected one again.
-
-    A prefetch that would hand out nothing is refused.
-    """
+    """A group has one owner, who puts back a message with all later ones, and does not get a rejected one again. Prefetch is above 0."""
     with pytest.raises(ValueError, match="0 lets nobody acquire"):
         GroupLedger(0)
     ledger: GroupLedger[int] = GroupLedger(prefetch=2)

@@ -46,10 +46,7 @@ def test_asked_twice() -> None:
 
 
 def test_another_dead_letter() -> None:
-    """A redriven message that fails again is finished by its new dead letter, and its attempts begin at one.
-
-    If it is redriven before the turn of its handler has ended, its record is brought afterwards.
-    """
+    """A redriven message that fails again is finished by its new dead letter. Redriven within its turn, it is brought afterwards."""
     window = _window(Progress(0))
     window.feed(of(b"a", 0))
     assert window.ledger.acquire("handler") == 0
