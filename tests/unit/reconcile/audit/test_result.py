@@ -102,19 +102,17 @@ def test_since_before_there_were_times() -> None:
             extent.seconds_of(text)
 
 
-def test_hashes() -> None:
-    """murmur2 is aiokafka's, an implementation that is not ours, and the Java client's test vector; crc32 is the CRC-32."""
-    keys = [b"", b"\x00", b"\xff" * 7, *(bytes(range(number, 2 * number)) for number in range(100))]
+def test_explained() -> None:
+    """Shares count records, not keys. One partition, or records without keys, yield none.
 
-    assert [partitioner.murmur2(key) for key in keys] == [
-        murmur2_of_aiokafka(key) & 0xFFFFFFFF for key in keys
-    ]
+    murmur2 is aiokafka's, an implementation that is not ours, and the Java client's test vector; crc32 is the CRC-32.
+    """
+    hashed = [b"", b"\x00", b"\xff" * 7, *(bytes(range(number, 2 * number)) for number in range(100))]
+    theirs = [murmur2_of_aiokafka(key) & 0xFFFFFFFF for key in hashed]
+    assert [partitioner.murmur2(key) for key in hashed] == theirs
     assert partitioner.murmur2(b"foobar") == -790332482 & 0xFFFFFFFF
     assert partitioner.HASHES["crc32"](b"123456789") == 0xCBF43926
 
-
-def test_explained() -> None:
-    """Shares count records, not keys. One partition, or records without keys, yield none."""
     keys = [b"k%d" % number for number in range(50)]
     sample = [Placed(key, partitioner.HASHES["crc32"](key) % 7, 3) for key in keys]
     sample.append(Placed(b"other", (partitioner.HASHES["crc32"](b"other") + 1) % 7, 50))

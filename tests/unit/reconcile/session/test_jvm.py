@@ -82,27 +82,20 @@ def test_its_starter_is_killed(spark: Callable[[str], Path]) -> None:
     wait_for(lambda: _gone(shell), lambda: f"{shell} is left", LIMIT_S)
 
 
-def test_it_ends_by_itself(spark: Callable[[str], Path]) -> None:
-    """The output of a JVM that ended is kept, and none of it reaches the terminal."""
-    work = spark("echo on standard output; echo Error: out of luck >&2; exit 3")
-    jvm = Jvm(SparkConf(loadDefaults=False), work)
-
-    with pytest.raises(JvmError, match="ended with 3"):
-        jvm.connect(lambda: None)
-    assert jvm.said() == "on standard output\nError: out of luck\n"
-
-
 def test_what_it_is_told(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings reach the JVM unchanged, with spaces. Relative folders are resolved first, and names of folders may be any."""
+    """Settings reach the JVM unchanged, with spaces. Relative folders are resolved first, and names of folders may be any.
+
+    The output of a JVM that ended is kept, and none of it reaches the terminal.
+    """
     monkeypatch.setenv("SPARK_CONF_DIR", "some/conf")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 1g pyspark-shell")
     monkeypatch.setenv("LC_ALL", "C")
-    work = spark('printf "%s\\n" "$@"; echo "$SPARK_CONF_DIR"; pwd; echo "$LC_ALL"')
+    work = spark('printf "%s\\n" "$@"; echo "$SPARK_CONF_DIR"; pwd; echo "$LC_ALL"; echo Error >&2; exit 3')
     jvm = Jvm(SparkConf(loadDefaults=False).set("spark.app.name", "a b"), work)
 
-    with pytest.raises(JvmError):
+    with pytest.raises(JvmError, match="ended with 3"):
         jvm.connect(lambda: None)
     assert jvm.said().splitlines() == [
         "--conf", "spark.app.name=a b", "--driver-memory", "1g", "pyspark-shell", str(Path.cwd() / "some/conf"), str(work),
-        "C.UTF-8",
+        "C.UTF-8", "Error",
     ]  # fmt: skip

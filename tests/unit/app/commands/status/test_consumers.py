@@ -43,7 +43,15 @@ class _Cluster(ClusterDouble):
 
 
 def test_what_is_parked_does_not_fail() -> None:
-    """A message with a written dead letter waits for an operator, and is not retried although its handler failed."""
+    """A message with a written dead letter waits for an operator, and is not retried although its handler failed.
+
+    Only the holder's own report shows that no handler runs.
+    """
+    run = {"group": "g", "seconds": 7.5}
+    assert consumers._longest(None, 0) == consumers._longest({}, 0) == (None, None)
+    assert consumers._longest({"longest_runs": {}}, 0) == (None, 0.0)
+    assert consumers._longest({"longest_runs": {"0": run}}, 0) == ("g", 7.5)
+
     failures = {7: Failures(5, 1_000), 9: Failures(1, 2_000)}
     parked = Progress(7, failures=failures, blocked=(7, 12), topic_id="id")
     group = GroupDescription("STABLE", frozenset(), {})
@@ -54,14 +62,6 @@ def test_what_is_parked_does_not_fail() -> None:
 
     assert (row.failing_offset, row.failing_attempts) == (9, 1)
     assert (share.blocked, share.blocked_group) == (2, "g")
-
-
-def test_longest_run() -> None:
-    """Only the holder's own report shows that no handler runs."""
-    run = {"group": "g", "seconds": 7.5}
-    assert consumers._longest(None, 0) == consumers._longest({}, 0) == (None, None)
-    assert consumers._longest({"longest_runs": {}}, 0) == (None, 0.0)
-    assert consumers._longest({"longest_runs": {"0": run}}, 0) == ("g", 7.5)
 
 
 async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,16 @@ def test_given_back() -> None:
 
 
 def test_who_waits_is_told() -> None:
-    """A reader that waits for room is notified once, by the thread that frees it."""
+    """A reader that waits for room is notified once, by the thread that frees it.
+
+    A message larger than the whole bound is fetched when its partition has nothing, and others continue beside it.
+    """
+    bounded = shared(2)
+    huge = bounded.hold(tp(0), 10 * BOUND)
+    assert [bounded.may_fetch(tp(number), wanted=True) for number in (0, 1)] == [False, True]
+    huge.free()
+    assert bounded.may_fetch(tp(0), wanted=True)
+
     buffers = shared(1)
     told: list[int] = []
     buffers.when_room(lambda: told.append(threading.get_ident()))
@@ -132,17 +141,6 @@ def test_who_waits_is_told() -> None:
 
     assert told == [thread.ident]
     assert buffers.has_room(tp(0))
-
-
-def test_one_too_large_passes_alone() -> None:
-    """A message larger than the whole bound is fetched when its partition has nothing, and others continue beside it."""
-    buffers = shared(2)
-    huge = buffers.hold(tp(0), 10 * BOUND)
-
-    assert not buffers.may_fetch(tp(0), wanted=True)
-    assert buffers.may_fetch(tp(1), wanted=True)
-    huge.free()
-    assert buffers.may_fetch(tp(0), wanted=True)
 
 
 def test_partitions_that_went_away() -> None:
@@ -251,7 +249,14 @@ def test_who_has_no_room_is_left_out() -> None:
 
 
 def test_what_lies_there_is_bounded() -> None:
-    """Only partitions without fetched records are asked for while many fetched records are unread."""
+    """Only partitions without fetched records are asked for while many fetched records are unread.
+
+    The size of an answer is bounded, in total and for each partition; more partitions get less each.
+    """
+    few, many = Asked(shared(1), 1), Asked(shared(200), 200)
+    assert (few.ask()[0], len(many.ask()[0])) == ([0], 200)
+    assert few.fetcher._fetch_max_bytes == many.fetcher._fetch_max_bytes == BOUND // 16
+    assert (few.fetcher._max_partition_fetch_bytes, many.fetcher._max_partition_fetch_bytes) == (MIB, 2**16)
     buffers = shared(3)
     asked = Asked(buffers, 3)
     held = buffers.hold(tp(1), 1_000)
