@@ -1,7 +1,4 @@
-"""The broker's data goes back in time, or one topic's does: what a worker remembers may then be ahead.
-
-State ahead of the changelog must not call anything a duplicate, and must not take new records for processed ones.
-"""
+"""The broker's data goes back in time, or one topic's does: what a worker remembers may then be ahead."""
 
 import signal
 from collections.abc import Iterator
@@ -82,10 +79,7 @@ def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, f
 
 @pytest.mark.long
 def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
-    """The same holds when the worker is down meanwhile and its RocksDB is ahead: beyond the changelog's end, or overtaken by it.
-
-    Another worker writes to the changelog before the restart, and the changelog holds another record at RocksDB's position.
-    """
+    """The same holds when the worker is down meanwhile and its RocksDB is ahead: beyond the changelog's end, or overtaken by it."""
     (shorter, regrown), config = _prepare(disturbed, tmp_path, "shorter", "regrown")
     flows = (shorter, regrown)
     old = OldCopy(disturbed, tmp_path / "copy")

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -71,12 +70,6 @@ def new_port() -> int:
     return ports.choose(HOST)
 
 
-@contextlib.contextmanager
-def _moved(folder: Path, port: int) -> Iterator[None]:
-    with EmbeddedBroker(folder, port):
-        yield
-
-
 def test_worker_consumer_and_bridge_follow(tmp_path: Path, new_port: int) -> None:
     """Worker, consumer and bridge follow a move by themselves and process later messages; nothing is lost or repeated."""
     folder = tmp_path / "broker"
@@ -99,7 +92,7 @@ def test_worker_consumer_and_bridge_follow(tmp_path: Path, new_port: int) -> Non
             bridge.send(first)
             wait_for(lambda: len(noted(consumer.handled)) == LINES * COUNT, consumer.log)
             wait_for(lambda: sum(bridge.ends()) >= COUNT, crossing.log)
-        with _moved(folder, new_port):
+        with EmbeddedBroker(folder, new_port):
             bootstrap = f"{HOST}:{new_port}"
             kafka.send(bootstrap, "moved", second)
             kafka.send(bootstrap, bridge.topic, second)

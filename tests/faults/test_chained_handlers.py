@@ -13,10 +13,7 @@ FAULTS = 20
 
 @pytest.mark.long
 def test_a_chain_under_faults(tmp_path: Path) -> None:
-    """A chain is exact while messages pass and consumers, workers and the broker are killed.
-
-    Consumers are also frozen beyond their lease and fenced.
-    """
+    """A chain is exact while messages pass and consumers, workers and the broker are killed."""
     chain = Chain(tmp_path, SEED, MESSAGES)
     try:
         chain.start()

@@ -1,7 +1,4 @@
-"""Consumers and their broker are killed or frozen: nothing is lost, groups keep their order, and nothing written is done again.
-
-:mod:`tests.harness.checker.groups` judges the runs and defines what a kill excuses.
-"""
+"""Consumers and their broker are killed or frozen: nothing is lost, groups keep their order, and nothing written is done again."""
 
 import random
 import time
@@ -24,10 +21,7 @@ SLOW_S = 6.0
 
 @pytest.mark.long
 def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
-    """Each group resumes at its first message that was not finished and written, in order, after any kill.
-
-    Slow messages hold the committed offset back, so that much of what is finished lies above it.
-    """
+    """Each group resumes at its first message that was not finished and written, in order, after any kill."""
     generator = random.Random(SEED)
     system = System(bootstrap, tmp_path, kafka.unique("consumers-killed"), 3, 0.011, SLOW_S)
     shape = Shape(messages=MESSAGES, group_size=37, interleave=53, randomized=True, ungrouped=0.05)

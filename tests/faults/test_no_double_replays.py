@@ -113,10 +113,7 @@ def _state(lane: Lane) -> str:
 async def test_failed_output_is_no_duplicate_of_itself(
     linked: LinkedBroker, tmp_path: Path, how: str, where: str
 ) -> None:
-    """A record whose output failed after the ring was consulted is accepted once when it comes again, on any worker.
-
-    The broker refuses the output, or the link is cut between the sends and the commit.
-    """
+    """A record whose output failed after the ring was consulted is accepted once when it comes again, on any worker."""
     link = linked.links[0]
     cut_before = link.connections_cut
     async with bench(linked.bootstrap, tmp_path) as lanes:

@@ -171,10 +171,7 @@ def test_bridge_goes_on_with_the_others(
 
 @pytest.mark.long
 def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) -> None:
-    """A lane of four partitions, one of them without a leader, judges records of the others against its whole ring.
-
-    A worker that starts again does the same, and resumes all partitions when the leader is back.
-    """
+    """A lane of four partitions, one of them without a leader, judges records of the others against its whole ring."""
     name = kafka.unique("quarter")
     config = configure(tmp_path, disks.bootstrap, name, [{"name": name, "partitions": 3, "lanes": 1}])
     kafka.settle(disks.bootstrap)

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 
 from app.embedded.broker import EmbeddedBroker
 from tests.harness.nemeses import Nemesis, striking
-from tests.harness.nemeses.outputs import AlteredTopic, DeletedTopic, RevokedRight
+from tests.harness.nemeses.outputs import DeletedTopic, RevokedRight, SmallTopic
 from tests.harness.workloads.numbered import EXACT, Flow, wait_reason, wrong
 from tests.support import kafka
 from tests.support.brokers.acls import Right
@@ -96,7 +96,7 @@ def test_accepted_topic_made_small(bootstrap: str, plain: Callable[[], Scene]) -
     flow = scene.struck
     topic = f"{flow.address}.accepted"
     large = Sent(b"large", b"g0", b"x" * 9_000)
-    with striking(AlteredTopic.small(bootstrap, topic, 5_000)) as nemesis:
+    with striking(SmallTopic(bootstrap, topic, 5_000)) as nemesis:
         flow.send(FEW)
         kafka.send(bootstrap, flow.address, [large, large])
         flow.send(FEW)

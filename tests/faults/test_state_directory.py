@@ -1,7 +1,4 @@
-"""The state directory of a worker is deleted, damaged, read-only, or from an earlier time.
-
-RocksDB is a cache: any damage to it loses, doubles or reorders nothing, and the changelog restores it.
-"""
+"""The state directory of a worker is deleted, damaged, read-only, or from an earlier time."""
 
 import random
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
 """Faults in a chain of three handlers with state, from orders over billing and ledger to a plain topic."""
 
+import contextlib
 import random
 import signal
 import threading
@@ -139,13 +140,13 @@ class Chain:
 
     def strike(self, count: int) -> None:
         kinds: dict[str, tuple[int, Callable[[], None]]] = {
-            "kill": (8, self._kill),
+            "kill": (8, lambda: self._victim().kill()),
             "kill-at-point": (4, self._kill_at_point),
             "freeze": (4, self._freeze),
             "fence": (3, self._fence),
-            "kill-worker": (1, self._kill_worker),
-            "restart-broker": (1, self._restart_broker),
-            "kill-broker": (1, self._kill_broker),
+            "kill-worker": (1, lambda: self.dice.choice(self.workers).kill()),
+            "restart-broker": (1, lambda: self._restart(self.broker.stop)),
+            "kill-broker": (1, lambda: self._restart(self.broker.kill)),
         }
         weights = [weight for weight, _ in kinds.values()]
         # Each kind comes once, the others by weight.
@@ -170,16 +171,12 @@ class Chain:
     def _victim(self) -> ConsumerProcess:
         return self.dice.choice([process for pair in self.consumers.values() for process in pair])
 
-    def _kill(self) -> None:
-        self._victim().kill()
-
     def _kill_at_point(self) -> None:
         victim = self._victim()
         victim.kill()
         victim.start(RINGFENCE_FAILPOINTS=f"{self.dice.choice(POINTS)}:*=kill@{self.dice.randint(1, 6)}")
-        deadline = time.monotonic() + 15
-        while victim.running and time.monotonic() < deadline:
-            time.sleep(0.05)
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: not victim.running, victim.log, 15)
         victim.kill()
 
     def _freeze(self) -> None:
@@ -198,15 +195,8 @@ class Chain:
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": name})
         producer.init_transactions(60)
 
-    def _kill_worker(self) -> None:
-        self.dice.choice(self.workers).kill()
-
-    def _restart_broker(self) -> None:
-        self.broker.stop()
-        self.broker.start()
-
-    def _kill_broker(self) -> None:
-        self.broker.kill()
+    def _restart(self, end: Callable[[], None]) -> None:
+        end()
         self.broker.start()
 
     # -- the judgement ------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Run rounds of faults until the time is up: ``python -m tests.harness.soak --minutes 60 --seed 1``."""
 
-import json
 import random
 import signal
 import sys
@@ -31,7 +30,6 @@ OBSERVED_EVERY: Final = 5
     help="One behind links, or three whose leaders move.",
 )
 @click.option("--strikes", default=4, help="Nemeses a round, where the seed chooses.")
-@click.option("--results", type=click.Path(path_type=Path), help="Append a JSON line a round.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep the folders of rounds that fail here.")
 def soak(
     minutes: float,
@@ -40,7 +38,6 @@ def soak(
     workload: str | None,
     brokers: str,
     strikes: int,
-    results: Path | None,
     keep: Path | None,
 ) -> None:
     """Exit with 1 when a round failed; ``--seed N --minutes 0`` runs the round of that seed alone."""
@@ -72,9 +69,6 @@ def soak(
         if verdict.faults:
             failed.append(seed)
             print(f"  again: make soak MINUTES=0 SEED={seed} NEMESES={','.join(chosen)}{only}", flush=True)
-        if results is not None:
-            with results.open("a") as file:
-                file.write(json.dumps(vars(verdict)) + "\n")
         seed += 1
         if time.monotonic() >= deadline:
             break

@@ -12,7 +12,7 @@ from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import BridgeProcess, Two, messages, numbers
 from tests.support.kafka import Got, Sent
-from tests.support.worker import configure, run_verb, wait_for, worker
+from tests.support.worker import configure, run_verb, table, wait_for, worker
 
 PARTITIONS = 2
 MORE = 4
@@ -155,9 +155,7 @@ def test_wrong_partitioner(two: Two, tmp_path: Path) -> None:
     kafka.create_topics(two.source, {topic: (2, {})})
     sent = [message._replace(id=None) for message in messages(count, groups=40)]
     config = _bridge(tmp_path, two.source, two.target, name, topic, address, window=200)
-    config.write_text(
-        config.read_text() + processes.table("[[addresses]]", {"name": address, "partitioner": "crc32"})
-    )
+    config.write_text(config.read_text() + table("[[addresses]]", {"name": address, "partitioner": "crc32"}))
     for partition in range(2):
         kafka.send(two.source, topic, sent[partition::2], partition)
     process = BridgeProcess(config, name)

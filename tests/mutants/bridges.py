@@ -23,7 +23,7 @@ MUTANTS: Final = (
         "What went to quarantine or to another partition, and never arrived, is dropped where it comes at last: a silent loss.",
         Patch(_LOAD, "*ours] if detection", '(ours[0][0], b"%d" % record.offset), *ours[1:]] if detection'),
         f"{_BRIDGE_MODEL_TESTS}::test_taken_after_all",
-        also=(f"{_BRIDGE_MODEL_TESTS}::test_partitioner_changed",),
+        also=("tests/property/test_hops_model.py::test_partitioner_changed",),
     ),
     Mutant(
         "bridge-next-batch-before-ack",

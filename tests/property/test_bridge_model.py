@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import random
-from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -49,30 +48,6 @@ def _passed(system: System, partition: int) -> list[hop.Hop]:
     memory = HopMemory(CAPACITY)
     log = system.logs[system.plan.target_topic, partition]
     return [_step_of(item) for item in log if _passes(memory, _crossed(item, partition))]
-
-
-def _passed_anywhere(system: System) -> list[hop.Hop]:
-    """Records that passed, when lanes forward misplaced ones and take turns at random."""
-    memories = [HopMemory(CAPACITY) for _ in range(system.partitions)]
-    inputs = [deque(system.logs[system.plan.target_topic, index]) for index in range(system.partitions)]
-    detours: list[deque[tuple[dict[str, Any], Arrival]]] = [deque() for _ in inputs]
-    found = []
-    while ready := [input_ for input_ in [*inputs, *detours] if input_]:
-        queue = system.chance.choice(ready)
-        number = next(at for at, value in enumerate([*inputs, *detours]) if value is queue)
-        if number >= system.partitions:
-            home = number - system.partitions
-            record, arrival = detours[home].popleft()
-        else:
-            record = inputs[number].popleft()
-            arrival = _crossed(record, number)
-            home = Partitioner(system.partitions)[record["key"] or hop.encode(_step_of(record))]
-            if home != number:
-                detours[home].append((record, arrival))
-                continue
-        if _passes(memories[home], arrival):
-            found.append(_step_of(record))
-    return found
 
 
 def _expected(system: System, number: int, partition: int) -> list[int]:
@@ -127,23 +102,6 @@ def test_once_and_in_order(tenth: int) -> None:
     for seed in range(tenth * RUNS // 10, (tenth + 1) * RUNS // 10):
         print("seed", seed)
         _require_exact(asyncio.run(run(System(random.Random(seed)))))
-
-
-@pytest.mark.parametrize("tenth", range(10))
-def test_partitioner_changed(tenth: int) -> None:
-    """Nothing is lost when instances have different partitioners and place one record in different partitions."""
-    for seed in range(tenth * RUNS // 10, (tenth + 1) * RUNS // 10):
-        print("seed", seed)
-        system = asyncio.run(run(System(random.Random(seed), ("murmur2", "crc32"))))
-        due = {
-            (number, offset)
-            for number in range(len(system.source))
-            for partition in range(system.partitions)
-            for offset in _expected(system, number, partition)
-        }
-        came = set(_places(_passed_anywhere(system)))
-        assert due <= came
-        assert came | _quarantined(system) == due | _poison(system)
 
 
 async def _taken_after_all(system: System) -> None:

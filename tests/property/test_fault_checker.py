@@ -1,7 +1,4 @@
-"""The fault tests' checker on random runs of the real path: silent on correct ones, with bridges and transactions, loud on one planted fault.
-
-The path and the checker share no code: what lanes know of IDs and hops, and what the checker expects, agree.
-"""
+"""The fault tests' checker on random runs of the real path: silent on correct ones, with bridges and transactions, loud on one planted fault."""
 
 import functools
 import random

@@ -8,6 +8,7 @@ partitioner than the lanes'. The verdicts of each batch are those of the shortes
 import asyncio
 import random
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final, cast
 
@@ -63,8 +64,9 @@ class Reference:
 class World:
     """What bridges have brought, between the traffic of others, and lanes that take turns at random."""
 
-    def __init__(self, dice: random.Random, capacity: int) -> None:
-        self.dice, self.capacity = dice, capacity
+    def __init__(self, dice: random.Random, capacity: int, partitioners: Sequence[str]) -> None:
+        """Create a world with these partitioners of bridges: several are of instances of one bridge; none = any one."""
+        self.dice, self.capacity, self.partitioners = dice, capacity, partitioners
         self.lanes = dice.randint(1, 3)
         keys = {"name": "orders", "partitioner": dice.choice(PARTITIONERS)}
         address = validate({"addresses": [keys]}).addresses[0]
@@ -84,7 +86,7 @@ class World:
     def _bridge(self, name: bytes) -> None:
         """Run a bridge of several source partitions to its end, and put what it has sent between all other records."""
         dice = self.dice
-        system = System(dice, [dice.choice(PARTITIONERS)], self.lanes)
+        system = System(dice, self.partitioners or [dice.choice(PARTITIONERS)], self.lanes)
         system.source = [[_message(dice, at) for at in range(dice.randint(1, 20))] for _ in system.source]
         asyncio.run(run(system))
         bridge, topic_id = name.decode().split("/")
@@ -153,9 +155,11 @@ def _message(dice: random.Random, offset: int) -> Message:
     return Message(offset, dice.choice([None, b"a", b"b", b"c", b"d", b"e"]), b"v", (("pass", b"y"), *own))
 
 
-def _offsets(seed: int, capacity: int) -> tuple[World, dict[Source, list[int]]]:
+def _offsets(
+    seed: int, capacity: int, partitioners: Sequence[str] = ()
+) -> tuple[World, dict[Source, list[int]]]:
     """Return a world that has run, and the offsets of each source that its lanes let pass."""
-    world = World(random.Random(seed), capacity)
+    world = World(random.Random(seed), capacity, partitioners)
     world.run()
     passed = {source: chain.from_iterable(world.passed[source].values()) for source in world.sources}
     return world, {source: sorted(offsets) for source, offsets in passed.items()}
@@ -171,6 +175,14 @@ def test_each_once_in_order(chunk: int) -> None:
         for source, routes in world.passed.items():
             for route, passed in routes.items():
                 assert passed == sorted(passed), f"seed {seed}: {source} by {route}"
+
+
+def test_partitioner_changed() -> None:
+    """Nothing is lost when instances of a bridge have different partitioners and place one record in different partitions."""
+    for seed in range(RUNS):
+        world, offsets = _offsets(seed, 1_000, PARTITIONERS)
+        for source, found in offsets.items():
+            assert set(found) == set(range(world.sources[source])), f"seed {seed}: {source}"
 
 
 def test_as_the_rule_says_where_there_is_less_room() -> None:

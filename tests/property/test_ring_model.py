@@ -257,10 +257,7 @@ class Lane(RuleBasedStateMachine):
 
     @rule(batch=batches, in_process=st.booleans())
     def crash_after_commit(self, batch: Batch, in_process: bool) -> None:
-        """The store is left behind by one transaction, and reads that one and no more.
-
-        The whole process may be gone, or only a broker's answer.
-        """
+        """The store is left behind by one transaction, and reads that one and no more."""
         change, in_step = self.change(batch), self.in_step
         self.commit(change, batch)
         restored = self.open() if in_process else self.restart()

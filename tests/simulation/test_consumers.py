@@ -35,13 +35,6 @@ def _plan(seed: int, partitions: int, *happenings: Happening, **options: Any) ->
     )
 
 
-def test_without_faults(runner: Runner) -> None:
-    found = [runner.run(consumer_schedule(seed, faults=0)) for seed in range(15)]
-
-    assert [result.faults for result in found] == [[]] * 15
-    assert max(result.seconds for result in found) < 100
-
-
 def test_records_with_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """No world finds an error under any kind of fault when parts are so small that nearly each record has some."""
     monkeypatch.setattr(record_parts, "WHOLE_MAX", 2)

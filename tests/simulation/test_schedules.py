@@ -9,9 +9,10 @@ import pytest
 
 from agents.lane.opening.start_offsets import StartOffsets
 from tests.simulator.batches import BATCH, Tally, tallies
+from tests.simulator.consumers.schedules import consumer_schedule
 from tests.simulator.lanes.schedules import schedule
 from tests.simulator.runner import Runner
-from tests.simulator.schedules import Kind
+from tests.simulator.schedules import Kind, Schedule
 from tests.simulator.shrink import kind_of, shrunk
 from tests.simulator.worlds import WORLDS
 
@@ -71,19 +72,17 @@ def test_replays_identically(runner: Runner, world: str) -> None:
     assert again[0].signature != again[2].signature
 
 
-def test_without_faults(runner: Runner) -> None:
+@pytest.mark.parametrize(("made", "limit_s"), [(schedule, 30), (consumer_schedule, 100)])
+def test_without_faults(runner: Runner, made: Callable[..., Schedule], limit_s: float) -> None:
     """A world settles in a few virtual seconds when nothing happens but messages."""
-    found = [runner.run(schedule(seed, faults=0)) for seed in range(20)]
+    found = [runner.run(made(seed, faults=0)) for seed in range(15)]
 
-    assert [result.faults for result in found] == [[]] * 20
-    assert max(result.seconds for result in found) < 30
+    assert [result.faults for result in found] == [[]] * 15
+    assert max(result.seconds for result in found) < limit_s
 
 
 def test_finds_a_bug_and_makes_it_short(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worlds find, and shorten, a bug: the group's offset counts instead of the changelog's.
-
-    Processed messages are then repeated once the group's offset expires.
-    """
+    """The worlds find, and shorten, a bug: the group's offset counts instead of the changelog's."""
     correct = StartOffsets._next
 
     async def mistaken(

@@ -50,7 +50,8 @@ def main() -> int:
         if failure is None:
             return 0
         if not asked.as_it_is:
-            _explain(WORLDS[failure.world](failure.seed))
+            print("\nmade short:")
+            _show(shrunk(WORLDS[failure.world](failure.seed), Runner()))
     return 1
 
 
@@ -75,25 +76,8 @@ def _try(
         if time.monotonic() >= shown_at + 1:
             shown_at = time.monotonic()
             print(f"{tally.count} schedules, {tally.count / (shown_at - began):.0f}/s", flush=True)
-    _sum_up(tally, time.monotonic() - began)
+    print(f"{tally.count} schedules, {tally.count / max(1e-9, tally.seconds):.0f} in a second of CPU time")
     return None
-
-
-def _sum_up(tally: Tally, seconds: float) -> None:
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.kinds.items()))
-    costs = "; ".join(f"{kind}: {cost}" for kind, cost in sorted(tally.costs.items()))
-    rate = tally.count / max(0.001, seconds)
-    print(f"{tally.count} schedules, {rate:.0f}/s, {tally.virtual:.0f} simulated seconds: {kinds}")
-    print(f"by CPU time of one core: {costs}")
-
-
-def _explain(plan: Schedule) -> None:
-    runner = Runner()
-    short = shrunk(plan, runner)
-    result = runner.run(short, watched=True)
-    print(f"\nmade short:\n{short}\n")
-    print("\n".join(result.trace))
-    print("\n".join(result.faults))
 
 
 def _show(plan: Schedule) -> int:

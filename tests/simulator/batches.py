@@ -3,13 +3,12 @@
 import os
 import pickle
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tests.simulator.runner import Runner
-from tests.simulator.schedules import Kind
 from tests.simulator.worlds import WORLDS
 
 BATCH: Final = 250
@@ -25,45 +24,21 @@ class Failure(NamedTuple):
     said: str
 
 
-class Cost(NamedTuple):
-    """CPU cost of the schedules of one kind."""
-
-    schedules: int = 0
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        return f"{self.schedules} at {self.schedules / max(1e-9, self.seconds):.0f}/s"
-
-
 @dataclass
 class Tally:
-    """Counts of the schedules that were tried."""
+    """Number and CPU time of the schedules that were tried."""
 
     count: int = 0
-    virtual: float = 0.0
-    kinds: Counter[str] = field(default_factory=Counter)
-    costs: dict[str, Cost] = field(default_factory=dict)
+    seconds: float = 0.0
     failure: Failure | None = None
-
-    @property
-    def seconds(self) -> float:
-        return sum(cost.seconds for cost in self.costs.values())
-
-    def spend(self, kind: str, count: int, seconds: float) -> None:
-        known = self.costs.get(kind, Cost())
-        self.costs[kind] = Cost(known.schedules + count, known.seconds + seconds)
 
     def add(self, other: "Tally") -> None:
         if self.failure is None and other.failure is not None:
-            before = self.seconds
             self.failure = other.failure._replace(
-                number=other.failure.number + self.count, seconds=other.failure.seconds + before
+                number=other.failure.number + self.count, seconds=other.failure.seconds + self.seconds
             )
         self.count += other.count
-        self.virtual += other.virtual
-        self.kinds.update(other.kinds)
-        for kind, cost in other.costs.items():
-            self.spend(kind, *cost)
+        self.seconds += other.seconds
 
 
 def tally_of(first: int, count: int, worlds: Sequence[str]) -> Tally:
@@ -72,14 +47,9 @@ def tally_of(first: int, count: int, worlds: Sequence[str]) -> Tally:
     for seed in range(first, first + count):
         for world in worlds:
             began = time.process_time()
-            plan = WORLDS[world](seed)
-            result = runner.run(plan)
-            tally.spend(f"{'small' if plan.small else 'large'} {world}", 1, time.process_time() - began)
+            result = runner.run(WORLDS[world](seed))
+            tally.seconds += time.process_time() - began
             tally.count += 1
-            tally.virtual += result.seconds
-            tally.kinds.update(
-                happening.kind.value for happening in plan.happenings if happening.kind is not Kind.SEND
-            )
             if result.faults:
                 tally.failure = Failure(world, seed, tally.count, tally.seconds, result.faults[0])
                 return tally

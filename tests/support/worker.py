@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -140,19 +140,30 @@ class WorkerProcess(RingfenceProcess):
         super().__init__(config, name, ["worker"], {"RINGFENCE_APP__INSTANCE": name, **(environment or {})})
 
 
+def table(heading: str, keys: Mapping[str, Any]) -> str:
+    return "\n".join([heading, *(f"{key} = {_value(value)}" for key, value in keys.items())]) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
+
+
+def toml(
+    kafka: Mapping[str, Any], app_id: str, folder: Path, addresses: Iterable[Mapping[str, Any]] = ()
+) -> str:
+    """Return a configuration whose data is in ``folder``."""
+    own = table("[kafka]", kafka) + table("[app]", {"id": app_id, "data_dir": str(folder / "data")})
+    return own + "".join(table("[[addresses]]", address) for address in addresses)
+
+
 def configure(
     folder: Path, bootstrap: str, app_id: str, addresses: list[dict[str, Any]], tree: Path = ROOT
 ) -> Path:
     """Write a configuration file and create the topics, with the code in ``tree``."""
-    lines = [
-        f'[kafka]\nbootstrap_servers = "{bootstrap}"',
-        f'[app]\nid = "{app_id}"\ndata_dir = "{folder / "data"}"',
-    ]
-    for address in addresses:
-        lines.append("[[addresses]]")
-        lines += [f"{key} = {json.dumps(value)}" for key, value in address.items()]
     config = folder / f"{app_id}.toml"
-    config.write_text("\n".join(lines) + "\n")
+    config.write_text(toml({"bootstrap_servers": bootstrap}, app_id, folder, addresses))
     run_verb("topics", "create", "--config", str(config), tree=tree)
     return config
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.harness.nemeses.links import HOLD_S, HOWS, How, break_link
 from tests.harness.nemeses.nemesis import Nemesis, OfSystem
-from tests.harness.nemeses.processes import FREEZE_S, POINT_LIMIT_S
+from tests.harness.nemeses.processes import POINT_LIMIT_S, FrozenWorker
 from tests.harness.system import System
 from tests.support.bridges.processes import BridgeProcess
 from tests.support.worker import wait_for
@@ -28,10 +28,10 @@ class _OfBridge(OfSystem):
         super().__init__(system, rng, name)
         if system.origin is None:
             raise ValueError(f"{self.name}: nothing comes over a bridge here")
-        self._origin = system.origin
+        self.origin = system.origin
 
     def heal(self) -> None:
-        self._origin.heal()
+        self.origin.heal()
 
 
 class KilledBridge(_OfBridge):
@@ -45,7 +45,7 @@ class KilledBridge(_OfBridge):
 
     def strike(self) -> None:
         for _ in range(self._times):
-            process = self._origin.some_process(self._rng)
+            process = self.origin.some_process(self._rng)
             time.sleep(self._rng.uniform(0, 4))
             process.kill()
             process.start()
@@ -60,9 +60,9 @@ class BridgeKilledAtPoint(_OfBridge):
         self._point = point
 
     def strike(self) -> None:
-        for bridge_process in self._origin.processes:
+        for bridge_process in self.origin.processes:
             bridge_process.kill()
-        process = self._rng.choice(self._origin.processes)
+        process = self._rng.choice(self.origin.processes)
         process.start(RINGFENCE_FAILPOINTS=f"{self._point}:*=kill@{self._rng.randint(1, 4)}")
         wait_for(
             lambda: not process.running, lambda: f"{self.name} never came\n{process.log()}", POINT_LIMIT_S
@@ -71,26 +71,21 @@ class BridgeKilledAtPoint(_OfBridge):
         self.struck += 1
 
 
-class FrozenBridge(_OfBridge):
+class FrozenBridge(FrozenWorker):
     """A process sleeps past its session time-out with batches in its buffers; the other continues; it wakes."""
 
     name = "freeze bridge"
 
     def __init__(self, system: System, rng: random.Random) -> None:
         super().__init__(system, rng)
-        self._process: BridgeProcess | None = None
+        self._bridge = _OfBridge(system, rng, self.name)
 
-    def strike(self) -> None:
-        process = self._process = self._origin.some_process(self._rng)
-        process.signal(signal.SIGSTOP)
-        wait_for(lambda: process.frozen, lambda: f"{self.name} never came", POINT_LIMIT_S)
-        time.sleep(self._rng.uniform(*FREEZE_S))
-        self.struck += 1
+    def _some(self) -> BridgeProcess:
+        return self._bridge.origin.some_process(self._rng)
 
     def heal(self) -> None:
-        if self._process is not None and self._process.running:
-            self._process.signal(signal.SIGCONT)
         super().heal()
+        self._bridge.heal()
 
 
 class BrokenBridgeLink(_OfBridge):
@@ -101,7 +96,7 @@ class BrokenBridgeLink(_OfBridge):
         self._how = how
 
     def strike(self) -> None:
-        origin = self._origin
+        origin = self.origin
         number = origin.processes.index(origin.some_process(self._rng))
         # Three of four times it is a link that messages cross.
         links = origin.target_links if self._rng.random() < 0.75 else origin.broker.links
@@ -128,7 +123,7 @@ class CutAgainAndAgain(_OfBridge):
         self._times = times or rng.randint(5, 12)
 
     def strike(self) -> None:
-        links = self._origin.target_links
+        links = self.origin.target_links
         before = sum(link.connections_cut for link in links)
         for _ in range(self._times):
             for link in links:
@@ -146,13 +141,13 @@ class KilledSource(_OfBridge):
     name = "kill the source's broker"
 
     def strike(self) -> None:
-        self._origin.broker.broker.kill()
+        self.origin.broker.broker.kill()
         time.sleep(self._rng.uniform(0, 6))
         self.struck += 1
 
     def heal(self) -> None:
-        if not self._origin.broker.broker.running:
-            self._origin.broker.broker.start()
+        if not self.origin.broker.broker.running:
+            self.origin.broker.broker.start()
         super().heal()
 
 

@@ -3,6 +3,7 @@
 import random
 from typing import Final
 
+from tests.harness.nemeses.nemesis import OfSystem
 from tests.harness.nemeses.state_directory import FullDisk, ReadOnlyState
 from tests.harness.system import System
 from tests.support.worker import WorkerProcess, wait_for
@@ -10,12 +11,13 @@ from tests.support.worker import WorkerProcess, wait_for
 SEEN: Final = "cannot be written"
 
 
-class SealedFolder:
+class SealedFolder(OfSystem):
     """A worker finds all of its state read-only when it starts; it must log this and end."""
 
+    name = "state sealed"
+
     def __init__(self, system: System, rng: random.Random) -> None:
-        self.name = "state sealed"
-        self.struck = 0
+        super().__init__(system, rng)
         self._worker = rng.choice(system.workers)
         self._fault = ReadOnlyState(system.state_folder(self._worker))
 
@@ -34,12 +36,13 @@ class SealedFolder:
             self._worker.start()
 
 
-class FilledDisk:
+class FilledDisk(OfSystem):
     """The disk of a worker fills up under it: its lanes wait and report the reason, and nothing is lost."""
 
+    name = "disk full"
+
     def __init__(self, system: System, rng: random.Random) -> None:
-        self.name = "disk full"
-        self.struck = 0
+        super().__init__(system, rng)
         self._worker: WorkerProcess = rng.choice(system.workers)
         self._folder = system.state_folder(self._worker)
         self._disk: FullDisk | None = None

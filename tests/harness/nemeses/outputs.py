@@ -24,28 +24,21 @@ class DeletedTopic:
             kafka.create_topics(self._bootstrap, {self._topic: (self._partitions, {})})
 
 
-class AlteredTopic:
-    """A setting of a topic keeps its writers from writing, until it is healed."""
+class SmallTopic:
+    """A topic takes small batches only, until it is healed."""
 
-    def __init__(self, bootstrap: str, topic: str, setting: str, value: str, healed: str) -> None:
-        self.name = f"{topic}: {setting} = {value}"
+    def __init__(self, bootstrap: str, topic: str, bytes_max: int) -> None:
+        self.name = f"{topic}: {bytes_max} bytes"
         self.struck = 0
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._setting = setting
-        self._value = value
-        self._healed = healed
-
-    @classmethod
-    def small(cls, bootstrap: str, topic: str, bytes_max: int) -> "AlteredTopic":
-        return cls(bootstrap, topic, "max.message.bytes", str(bytes_max), "1048588")
+        self._setting = (bootstrap, topic, "max.message.bytes")
+        self._bytes_max = bytes_max
 
     def strike(self) -> None:
-        kafka.alter_topic(self._bootstrap, self._topic, self._setting, self._value)
+        kafka.alter_topic(*self._setting, str(self._bytes_max))
         self.struck += 1
 
     def heal(self) -> None:
-        kafka.alter_topic(self._bootstrap, self._topic, self._setting, self._healed)
+        kafka.alter_topic(*self._setting, "1048588")
 
 
 class RevokedRight:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.harness.nemeses.nemesis import OfSystem
 from tests.harness.system import System
-from tests.support.worker import WorkerProcess, wait_for
+from tests.support.worker import RingfenceProcess, WorkerProcess, wait_for
 
 POINT_LIMIT_S: Final = 180.0
 FREEZE_S: Final = (11.0, 14.0)
@@ -99,14 +99,19 @@ class KilledAtPoint(OfSystem):
 class FrozenWorker(OfSystem):
     """A worker sleeps past the session time-out, its lanes pass to others, and it wakes. It may hold a transaction."""
 
+    name = "freeze"
+
     def __init__(self, system: System, rng: random.Random, point: str = "") -> None:
-        super().__init__(system, rng, f"freeze at {point}" if point else "freeze")
+        super().__init__(system, rng, f"freeze at {point}" if point else self.name)
         self._point = point
-        self._worker: WorkerProcess | None = None
+        self._worker: RingfenceProcess | None = None
+
+    def _some(self) -> RingfenceProcess:
+        return self._system.some_worker(self._rng)
 
     def strike(self) -> None:
         """Freeze a worker and let the time-out pass: that is the fault, and nothing shows when it has happened."""
-        worker = self._worker = self._system.some_worker(self._rng)
+        worker = self._worker = self._some()
         if self._point:
             worker.kill()
             worker.start(RINGFENCE_FAILPOINTS=f"{self._point}:*=stop@{self._rng.randint(1, 4)}")

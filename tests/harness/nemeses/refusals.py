@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from tests.harness.nemeses.nemesis import OfSystem
-from tests.harness.nemeses.outputs import AlteredTopic
+from tests.harness.nemeses.outputs import SmallTopic
 from tests.harness.system import APP_ID, System
 from tests.harness.workloads.catalogue import Workload
 from tests.support.brokers import acls
@@ -28,7 +28,7 @@ class SmallOutput(OfSystem):
     def __init__(self, system: System, rng: random.Random) -> None:
         super().__init__(system, rng)
         topic = f"{_accepting(system, rng).name}.accepted"
-        self._fault = AlteredTopic.small(system.bootstrap, topic, rng.randint(*LIMIT_BYTES))
+        self._fault = SmallTopic(system.bootstrap, topic, rng.randint(*LIMIT_BYTES))
 
     def strike(self) -> None:
         self.struck += _refused(self._system, "refuses a record batch for its size", self._fault.strike)

@@ -140,7 +140,7 @@ def misplaced(name: str, rng: random.Random) -> Workload:
         for number, partitioner in enumerate(["consistent_random", "murmur2_random"])
     ]
     # A group in two input partitions has no order between them, so each producer has its own groups.
-    plans[1] = Plan(**{**_fields(plans[1]), "groups": Groups.MANY})
+    plans[1] = replace(plans[1], groups=Groups.MANY)
     return Workload(name, plans, divert=rng.random() < 0.5)
 
 
@@ -176,10 +176,6 @@ def transfers(name: str, rng: random.Random, targets: tuple[str, ...] = ()) -> W
         for index in range(15)
     ]  # fmt: skip
     return Workload(name, plans, divert=rng.random() < 0.5, targets=targets)
-
-
-def _fields(plan: Plan) -> dict[str, Any]:
-    return {slot: getattr(plan, slot) for slot in Plan.__slots__}
 
 
 KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {

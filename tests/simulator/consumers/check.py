@@ -6,16 +6,18 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
-from tests.simulator.consumers.dead_letters import FLOWING, dead_letters
 from tests.simulator.consumers.evidence import Evidence, Finished, finished, letters_of, nothing
-from tests.simulator.consumers.handlers import HANDLED, Run
+from tests.simulator.consumers.handlers import HANDLED, IN_VAIN, Run
 from tests.simulator.consumers.handovers import takeovers
 from tests.simulator.consumers.world import ConsumerWorld
 from tests.simulator.gap_log import in_vain
 from tests.simulator.names import ACCEPTED
+from tests.simulator.schedules import Kind
 from tests.simulator.sends.check import first_here, sends, untold
 from tests.simulator.sends.handlers import SendingHandling
 
+FLOWING: Final = frozenset({"ok", "release"})
+"""Outcomes of messages that never need a dead letter."""
 ENDS_S: Final = 4.5
 """Seconds in which a holder must write, learn from the answer who holds its lease, and end its runs."""
 
@@ -45,7 +47,7 @@ def _faults(of: Evidence) -> Iterable[str]:
     yield from _handled(of)
     yield from _groups(of)
     yield from _mistaken(of)
-    yield from dead_letters(of)
+    yield from _dead_letters(of)
     yield from _outlasting(of)
     yield from _again(of)
 
@@ -203,3 +205,55 @@ def _mistaken(of: Evidence) -> Iterable[str]:
             yield f"OVERLAPPED {of.name}: {run} begins before the end of {former}"
         if run.offset < former.offset:
             yield f"REORDERED {of.name}: {run} after {former}"
+
+
+def _dead_letters(of: Evidence) -> Iterable[str]:
+    """Check that a message has one dead letter at most, and only if it deserves it."""
+    flowing = frozenset[str]() if of.world.plan.sends_fail else FLOWING
+    for offset, message in of.messages.items():
+        count = len(of.letters.get(message.number, ()))
+        if count > 1:
+            yield f"DOUBLED {of.name}: {count} dead letters of {offset}"
+        if of.of.until < math.inf:
+            continue  # attempts continue until the deletion is noticed, and are not followed here
+        handled = any(run.offset == offset and run.outcome == HANDLED for run in of.runs)
+        died = _died(of, offset)
+        if count and message.task in flowing and died < of.world.plan.max_attempts:
+            told = "was handled" if handled else "was not handled"
+            yield f"GIVEN-UP {of.name}: {offset} {told}, and has a dead letter after {died} attempts at most that nobody acknowledged"
+        elif count and message.task in flowing and _killers_alone(of):
+            yield f"GIVEN-UP {of.name}: {offset} has a dead letter for what another one does"
+    if of.of.until < math.inf:
+        return
+    unbegun = [
+        offset for offset, message in of.messages.items()
+        if message.task in flowing and of.letters.get(message.number)
+        and not any(run.offset == offset for run in of.runs)
+    ]  # fmt: skip
+    if len(unbegun) > of.world.plan.concurrency * max(1, of.world.plan.batch) * len(of.last):
+        yield f"GIVEN-UP {of.name}: {unbegun} have dead letters, and were never begun"
+
+
+def _killers_alone(of: Evidence) -> bool:
+    """Return whether processes die of one message only, and late enough to identify it. Beside two, nobody can identify an innocent one."""
+    plan = of.world.plan
+    deadly = [task for happening in plan.happenings for task in happening.messages if task.outcome == "kill"]
+    sends = all(happening.kind is Kind.SEND for happening in plan.happenings)
+    return plan.max_attempts > 1 and sends and len(deadly) == 1
+
+
+def _died(of: Evidence, offset: int) -> int:
+    """Count the attempts at a message whose end nobody knows; each holder may have died before the one that it wrote began."""
+    count = known = 0
+    for token in of.last:
+        own = [run for run in of.by_token[token] if run.offset == offset and run.outcome != IN_VAIN]
+        count += sum(run.outcome != HANDLED or not _recorded(of, token, offset) for run in own)
+        said = [item.progress.attempts.get(offset, 0) for item in of.written if item.progress.token == token]
+        count += max(said) > known + len(own)
+        known = said[-1]
+    return count
+
+
+def _recorded(of: Evidence, token: int, offset: int) -> bool:
+    own = zip(of.written, of.finished, strict=True)
+    return any(done(offset) for item, done in own if item.progress.token == token)

@@ -16,7 +16,7 @@ from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import hop
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.worker import LIMIT_S, RingfenceProcess, run_verb, wait_for
+from tests.support.worker import LIMIT_S, RingfenceProcess, run_verb, table, toml, wait_for
 
 HOP = "_RF_BRIDGE_DUPL_ID"
 CONFIRMED = "_RF_BRIDGE_CONFIRMED"
@@ -87,16 +87,6 @@ def numbers(got: Iterable[Got]) -> list[int]:
     return [int(item.value or b"") for item in got]
 
 
-def table(heading: str, keys: Mapping[str, Any]) -> str:
-    return "\n".join([heading, *(f"{key} = {_toml(value)}" for key, value in keys.items())]) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
-    return json.dumps(value)
-
-
 def configure(
     folder: Path,
     source: str,
@@ -111,8 +101,7 @@ def configure(
     own = {"name": name, "source_topic": source_topic, "target_address": address, **keys}
     config = folder / f"{name}.toml"
     config.write_text(
-        table("[kafka]", {"bootstrap_servers": source})
-        + table("[app]", {"id": app_id, "data_dir": str(folder / "data")})
+        toml({"bootstrap_servers": source}, app_id, folder)
         + table("[[bridges]]", own)
         + table("[bridges.target]", {"bootstrap_servers": target})
     )

@@ -1,7 +1,6 @@
 """A broker with six secured listeners, and the configurations that they accept; tests keep the plaintext listener."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -32,6 +31,7 @@ from tests.support.brokers import acls, unsecured_tokens
 from tests.support.brokers.acls import Right
 from tests.support.brokers.token_issuer import AUDIENCE, ISSUER, Issuer
 from tests.support.kafka import WAIT_S
+from tests.support.worker import toml
 
 USER: Final = "ringfence-user"
 PASSWORD: Final = "correct horse, battery; staple"
@@ -78,13 +78,8 @@ class Access:
         return {"bootstrap_servers": self.bootstrap, **self.options}
 
     def configure(self, folder: Path, app_id: str, addresses: Iterable[Mapping[str, Any]]) -> Path:
-        tables = [("[kafka]", self.section), ("[app]", {"id": app_id, "data_dir": str(folder / "data")})]
-        tables += [("[[addresses]]", dict(address)) for address in addresses]
-        lines: list[str] = []
-        for heading, table in tables:
-            lines += [heading, *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
         config = folder / "ringfence.toml"
-        config.write_text("\n".join(lines) + "\n")
+        config.write_text(toml(self.section, app_id, folder, addresses))
         return config
 
 

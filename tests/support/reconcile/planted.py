@@ -22,7 +22,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.worker import wait_for
+from tests.support.worker import table, wait_for
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -241,12 +241,11 @@ class World:
         offset: int,
         *,
         of: str = "",
-        event: str = "cleared",
     ) -> None:
-        """Write the journal's record of a ring's event; ``of``: prefix of its address's name."""
+        """Write the journal's record of a cleared ring; ``of``: prefix of its address's name."""
         address = self.names[name]
         following = {address: offset, f"{self.app_id}-{address}-forward": 0}
-        self._tell(event, f"{of}{address}", lane, before, after, format=1, next=following)
+        self._tell("cleared", f"{of}{address}", lane, before, after, format=1, next=following)
 
     def tell_lanes(self, name: str, event: str, before: int, after: int, offsets: tuple[int, ...]) -> None:
         """Write the journal's record on the lane of an address with one lane; ``offsets``: by partition."""
@@ -293,15 +292,11 @@ class World:
         assert self._producer.flush(kafka.WAIT_S) == 0
 
     def config(self, folder: Path) -> Path:
-        lines = []
-        for section in ("kafka", "app", "reconcile"):
-            entries: Any = self.document[section]
-            lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in entries.items())]
-        addresses: Any = self.document["addresses"]
-        for address in addresses:
-            lines += ["[[addresses]]", *(f"{key} = {json.dumps(value)}" for key, value in address.items())]
+        document: Any = self.document
+        sections = [table(f"[{name}]", document[name]) for name in ("kafka", "app", "reconcile")]
+        addresses = [table("[[addresses]]", address) for address in document["addresses"]]
         path = folder / "planted.toml"
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text("".join([*sections, *addresses]))
         return path
 
     def _written(self, record: In, more: Headers, changes: dict[str, Any]) -> Sent:
