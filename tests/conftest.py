@@ -72,7 +72,6 @@ def broker(
 
 @pytest.fixture
 def bootstrap(broker: EmbeddedBroker) -> str:
-    """``host:port`` of the broker."""
     return broker.bootstrap_servers
 
 

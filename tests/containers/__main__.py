@@ -19,7 +19,7 @@ from tests.containers.command import CommandError, run
 from tests.containers.engine import Engine
 from tests.containers.images import Public
 from tests.containers.stack import Stack, require_free_ports
-from tests.containers.steps import CheckError, step
+from tests.containers.steps import step
 from tests.support.checkout import ROOT
 
 EXIT_NOT_WELL: Final = 1
@@ -45,7 +45,7 @@ def main(stand_ins: bool, keep: bool) -> None:
     except PrerequisiteError as error:
         click.echo(f"containers: {error}", err=True)
         sys.exit(EXIT_COULD_NOT_RUN)
-    except (CheckError, CommandError) as error:
+    except (AssertionError, CommandError) as error:
         click.echo(f"containers: {error}", err=True)
         sys.exit(EXIT_NOT_WELL)
     click.echo(f"{time.monotonic() - began:7.1f} s  all is well")
@@ -123,7 +123,6 @@ def _install_compose() -> None:
 
 
 def _terminated(*_: object) -> None:
-    """End as after an exception, so that containers are removed."""
     sys.exit(EXIT_TERMINATED)
 
 

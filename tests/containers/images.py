@@ -51,7 +51,6 @@ class Public:
 
 
 def fetch(engine: Engine, *, stand_ins: bool) -> Public:
-    """Fetch public images. With ``stand_ins`` none is asked for."""
     base = base_name()
     wanted = {
         name: service["image"]

@@ -23,7 +23,6 @@ _APT_S: Final = 900
 
 
 def is_debian() -> bool:
-    """Whether this is Debian itself, and not one of its kin."""
     path = Path("/etc/os-release")
     release = path.read_text("utf-8") if path.exists() else ""
     return re.search(r'^ID="?debian"?$', release, re.MULTILINE) is not None

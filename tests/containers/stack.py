@@ -2,10 +2,8 @@
 
 import json
 import socket
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,20 +12,13 @@ from tests.containers.command import Ended, attempt, run
 from tests.containers.engine import PROJECT, Engine
 from tests.containers.images import COMPOSE_FILE, services
 from tests.containers.steps import expect
+from tests.support.worker import wait_for
 
 WEB: Final = {"worker-1": 6066, "worker-2": 6067}
 PROMETHEUS: Final = "http://127.0.0.1:9090"
 LIMIT_S: Final = 120.0
 RECONCILE_S: Final = 900.0
 _STOP_S: Final = 180.0
-_EVERY_S: Final = 0.5
-
-
-def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        expect(time.monotonic() < deadline, f"after {limit_s:.0f} s {otherwise()}")
-        time.sleep(_EVERY_S)
 
 
 def get(url: str) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class CheckError(Exception):
+class CheckError(AssertionError):
     """A result is not what it must be."""
 
 
@@ -23,7 +23,6 @@ class Step:
 
 @contextmanager
 def step(title: str) -> Iterator[Step]:
-    """Time a step and print its line, also when it fails."""
     made = Step()
     began = time.monotonic()
     try:

@@ -13,10 +13,11 @@ from app.check.topic_reader import read_topic
 from tests.containers import traffic
 from tests.containers.engine import Engine
 from tests.containers.images import RECONCILE
-from tests.containers.stack import LIMIT_S, PROMETHEUS, WEB, Stack, get, wait_for
+from tests.containers.stack import LIMIT_S, PROMETHEUS, WEB, Stack, get
 from tests.containers.steps import expect, step
 from tests.support.checkout import ROOT
 from tests.support.deployment import expressions, filled
+from tests.support.worker import wait_for
 
 BOOTSTRAP: Final = "127.0.0.1:9092"
 KILLED: Final = "worker-1"
@@ -122,7 +123,6 @@ def judge_outputs(stack: Stack) -> None:
 
 
 def run_nights(stack: Stack) -> None:
-    """Run the nightly profile: clean, and not clean any more when an output was doubled by hand."""
     everything = [*traffic.first(), *traffic.second()]
     with step("nightly run") as done:
         ended = stack.nightly()

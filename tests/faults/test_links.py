@@ -54,7 +54,6 @@ def link(server: _Server) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def client(link: TcpProxy) -> Iterator[socket.socket]:
-    """Yield a connection over the link that has carried something."""
     with _connect(link) as connected:
         assert _ask(connected, b"first") == b"first"
         yield connected

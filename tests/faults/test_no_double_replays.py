@@ -62,19 +62,16 @@ class Strike:
             self._done = True
 
     async def failed(self) -> str:
-        """Wait until the lane has given the batch up, and return the reason."""
         await until(self._reopening.reached.is_set, lambda: _state(self._lane), LIMIT_S)
         return self._lane.reason
 
     def release(self) -> None:
-        """Let the lane open again, and do not strike again."""
         for item in self._remove:
             item()
         self._reopening.open()
 
 
 async def _redelivered(lanes: Bench, where: str) -> Lane:
-    """Deliver the batch again to a reopened lane, on the same disk or on another worker's."""
     lane = await lanes.opened("one" if where == "disk" else "another worker")
     await lane.offer(await lanes.fetch(0, len(BATCH)))
     return lane

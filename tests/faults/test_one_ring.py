@@ -104,7 +104,6 @@ class Address:
         ]
 
     def kill_owner(self) -> None:
-        """Kill the owner, and start it again after the other worker has taken the lane."""
         wait_for(lambda: len(self.owners()) == 1, self.logs)
         (owner,) = self.owners()
         owner.kill()
@@ -116,7 +115,6 @@ class Address:
         return "\n".join(worker.log()[-3_000:] for worker in self.workers)
 
     def judge(self) -> None:
-        """Require exact topics, and a run of the reconciliation that finds nothing."""
         inputs = kafka.read_all(self._bootstrap, self.name, self.producers.partitions)
         accepted = kafka.read_all(self._bootstrap, f"{self.name}.accepted", PARTITIONS)
         diverted = kafka.read_all(self._bootstrap, f"{self.name}.duplicates", PARTITIONS)

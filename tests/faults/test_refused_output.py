@@ -48,7 +48,6 @@ class Scene:
         return reason
 
     def recovered(self) -> list[bytes | None]:
-        """Return all that the struck lane has accepted once the worker is ready again."""
         accepted = self.struck.settle(self.worker)
         self.worker.wait_ready()
 

@@ -65,7 +65,6 @@ def test_consumers_while_leaders_change(tmp_path: Path) -> None:
 
 
 def _killed(cluster: Several, topic: str) -> None:
-    """Kill the broker that leads most of the topic; it comes back when others lead."""
     node = cluster.busiest([topic])
     node.kill()
     cluster.wait_led(node)

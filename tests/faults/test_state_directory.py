@@ -48,7 +48,6 @@ class Scene:
         self.worker.wait_ready()
 
     def exact(self) -> None:
-        """Require that both lanes know all that they accepted, and accepted it once and in order."""
         for flow in (self.struck, self.other):
             accepted = flow.settle(self.worker)
 

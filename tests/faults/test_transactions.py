@@ -41,7 +41,6 @@ class Scene:
         kafka.send(self.bootstrap, self.name, records)
 
     def values(self, process: WorkerProcess) -> tuple[list[bytes | None], list[bytes | None]]:
-        """Return the values that were accepted here and there, once all messages are processed."""
         self.addresses.settle(process.log)
         here, there = (self.addresses.accepted(name) for name in (self.name, self.target))
         return [item.value for item in here], [item.value for item in there]

@@ -56,7 +56,6 @@ def _chosen(names: Sequence[str]) -> list[Mutant]:
 
 
 def _require_sound(laboratory: Laboratory, chosen: Sequence[Mutant], console: Console) -> None:
-    """Refuse a test that fails without any bug: it catches nothing."""
     for on_core in (False, True):
         tests = {test for mutant in chosen if mutant.native is on_core for test in mutant.tests}
         if tests:
@@ -92,7 +91,6 @@ def _judge_all(
 
 
 def _terminated(*_: object) -> None:
-    """End as after an exception, so that every process that was started is ended too."""
     sys.exit(EXIT_TERMINATED)
 
 

@@ -96,7 +96,6 @@ class Laboratory:
         return self._pytest(self._pristine, sorted(set(tests)), on_core=on_core)
 
     def judge(self, mutant: Mutant) -> Verdict:
-        """Run the mutant's tests with its bug in the code: each must fail."""
         began = time.monotonic()
         root = Path(tempfile.mkdtemp(prefix=f"{mutant.name}-", dir=self._folder))
         # Compiled modules come along: their sources keep size and time, and what a patch changes is compiled anew.
@@ -159,7 +158,6 @@ class Laboratory:
 
     @contextlib.contextmanager
     def _started(self, command: list[str], root: Path, path: str) -> Iterator[subprocess.Popen[str]]:
-        """Yield a process group of its own; leave no process of it."""
         with subprocess.Popen(
             command,
             cwd=root,

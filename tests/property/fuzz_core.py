@@ -20,7 +20,6 @@ LEAKED_BLOCKS_MAX: Final = 20_000
 
 
 def use(path: str) -> None:
-    """Install this build as ``native._core``."""
     spec = importlib.util.spec_from_file_location("native._core", path)
     assert spec is not None
     assert spec.loader is not None
@@ -220,7 +219,6 @@ class Fuzz:
             pass
 
     def _ring_records(self, count: int, head: int, capacity: int) -> tuple[list[tuple[bytes, bytes]], int]:
-        """Return the ends of keys, the values, and the next sequence."""
         rng, found = self.rng, []
         for _ in range(count):
             value = struct.pack(">BQiqq", 1, head, 0, head % 2**62, 7)

@@ -57,7 +57,6 @@ class Live(NamedTuple):
 
 
 def promises(capacity: int) -> st.SearchStrategy[Promise | None]:
-    """Promises that a ring of this room can have, and none."""
     if capacity < 2:
         return st.none()
     sizes, ages_ms = st.integers(1, capacity - 1), st.sampled_from([1, 5, 20])
@@ -99,7 +98,6 @@ class Model:
         return latest.sequence
 
     def verdict(self, unit: Sequence[bytes], time: int) -> tuple[Verdict, int | None]:
-        """Return the verdict of a message, which one known ID makes a duplicate, and its original."""
         if not unit or self.capacity == 0:
             return Verdict.UNCHECKED, None
         known = (self.original(id_, time) for id_ in unit)

@@ -38,16 +38,10 @@ def _crossed(record: dict[str, Any], partition: int) -> Arrival:
     return Arrival(Route(step.source, partition), step.offset, confirmed)
 
 
-def _passes(memory: HopMemory, arrival: Arrival) -> bool:
-    judged = memory.check([arrival])
-    memory.apply(judged)
-    return not judged.known[0]
-
-
 def _passed(system: System, partition: int) -> list[hop.Hop]:
-    memory = HopMemory(CAPACITY)
     log = system.logs[system.plan.target_topic, partition]
-    return [_step_of(item) for item in log if _passes(memory, _crossed(item, partition))]
+    known = HopMemory(CAPACITY).check([_crossed(item, partition) for item in log]).known
+    return [_step_of(item) for item, again in zip(log, known, strict=True) if not again]
 
 
 def _expected(system: System, number: int, partition: int) -> list[int]:

@@ -95,7 +95,6 @@ def double(history: History, dice: random.Random) -> Planted:
 
 
 def swap(history: History, dice: random.Random) -> Planted:
-    """Swap two messages of one group and one input partition."""
     lines: dict[object, list[Record]] = {}
     for item in _plain(history):
         if item.key is not None and item.source is not None:
@@ -166,7 +165,6 @@ def forget_send(history: History, dice: random.Random) -> Planted:
 
 
 def lose_send(history: History, _: random.Random) -> Planted:
-    """Add an acknowledged send that never reached the input."""
     tokens = [*(item.token or b"" for item in history.inputs), b"unseen"]
     return replace(history, sends=[Send(token, None, None, Outcome.OK) for token in tokens]), None
 

@@ -255,7 +255,6 @@ def batches(draw: st.DrawFn, partition: int = 0) -> list[FetchedBatch]:
 
 @st.composite
 def transactions(draw: st.DrawFn) -> list[list[FetchedBatch]]:
-    """Batches of up to three partitions, by the transaction that they go into."""
     partitions = [draw(batches(number)) for number in [0, 2, 12][: draw(st.sampled_from([1, 1, 2, 3]))]]
     longest = max(map(len, partitions))
     return [[some[place] for some in partitions if place < len(some)] for place in range(longest)]

@@ -157,7 +157,6 @@ class Lane(RuleBasedStateMachine):
         return high_watermark
 
     def append(self, slots: Sequence[tuple[bytes, bytes | None]], meta: codec.Meta) -> int:
-        """Write a committed transaction; return the position behind its last record."""
         self.incarnation = self.incarnation or meta.incarnation
         assert meta.incarnation == self.incarnation
         for key, value in (*slots, (codec.META_KEY, codec.encode_meta(meta))):
@@ -205,7 +204,6 @@ class Lane(RuleBasedStateMachine):
         return ring.head, ring.floor, ring.low
 
     def change(self, batch: Batch) -> Change:
-        """Take a batch up to its commit."""
         checked = batch.check(self.table, self.now)
         owners = range(len(checked.new_ids)) if checked.owners is None else checked.owners
         origins = [
@@ -276,7 +274,6 @@ class Lane(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def restart_in_order(self, data: st.DataObject) -> None:
-        """A store that is up to date is trusted, and one record is read."""
         indexed, before = not self.resident, self.bounds()
         options = self.choose(
             self.options.capacity, self.options.max_age_ms, data, durable=self.options.persistent

@@ -255,7 +255,6 @@ class World:
     def _compare(
         self, topic: str, lane: int, records: Sequence[Given], written: Sequence[tuple[str, int, Given]]
     ) -> None:
-        """Require that the written records are the due ones, in the due order of each topic and group."""
         due: list[Due] = []
         for record in records:
             source = b"transfers/%d/%d" % (lane, record.offset)

@@ -25,7 +25,6 @@ def _runs(finished: set[int]) -> list[Run]:
 
 @st.composite
 def stored(draw: st.DrawFn, largest: int = 40) -> tuple[int, list[Run]]:
-    """A floor, and runs above it."""
     next_offset = draw(st.one_of(st.integers(0, 20), st.integers(0, OFFSET_MAX // 2)))
     lengths = st.one_of(st.integers(1, 3), st.integers(1, largest))
     runs: list[Run] = []

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from tests.mutants import (
     envelopes,
@@ -39,24 +39,8 @@ OUTSIDE: Final = frozenset(
 )  # fmt: skip
 """Mutants of something that the simulated worlds leave out (README.md)."""
 _FAILED: Final = re.compile(
-    r"^seed (?P<seed>[0-9]+) of [a-z]+ fails, number (?P<number>[0-9]+), after (?P<seconds>[0-9.]+) s: (?P<said>.*)$",
-    re.MULTILINE,
+    r"^seed (\d+) of \w+ fails, number (\d+), after ([\d.]+) s: ([^ :/]*)", re.MULTILINE
 )
-_COUNT: Final = re.compile(r"^([0-9]+) schedules", re.MULTILINE)
-
-
-class Row(NamedTuple):
-    """Result of one mutant; ``seed`` -1 = it was not found."""
-
-    name: str
-    world: str
-    number: int
-    seconds: float = 0.0
-    found: str = "not found"
-    seed: int = -1
-
-    def __str__(self) -> str:
-        return f"| {self.world} | {self.name} | {self.number} | {self.seconds:.1f} | {self.found} |"
 
 
 def main() -> None:
@@ -71,32 +55,25 @@ def main() -> None:
         for mutant in mutants
         if (mutant.name in asked.names if asked.names else mutant.name not in OUTSIDE)
     ]
-    print("| world | mutant | schedules | seconds | found as |\n|---|---|---|---|---|")
-    seeds: dict[tuple[str, int], list[str]] = {}
+    print("| world | mutant | seed | schedules | seconds | found as |\n|---|---|---|---|---|---|")
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for row in pool.map(lambda item: _row(item[0], item[1], asked.seconds, asked.seed), chosen):
-            print(row, flush=True)
-            if row.seed >= 0:
-                seeds.setdefault((row.world, row.seed), []).append(row.name)
-    for (world, seed), names in sorted(seeds.items()):
-        print(f"{world} {seed}  # finds {', '.join(names)}")
+        for row in pool.map(lambda item: _row(*item, asked.seconds, asked.seed), chosen):
+            print(f"| {' | '.join(row)} |", flush=True)
 
 
-def _row(mutant: Mutant, world: str, seconds: float, seed: int) -> Row:
+def _row(mutant: Mutant, world: str, seconds: float, first: int) -> tuple[str, ...]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         copy_sources(root)
         mutant.apply(root)
-        told = _run(root, "--world", world, "--seed", str(seed), "--seconds", str(seconds), "--cpu")
-    found = _FAILED.search(told)
-    if found is None:
-        return Row(mutant.name, world, int((_COUNT.findall(told) or ["0"])[-1]))
-    number, seed = int(found["number"]), int(found["seed"])
+        told = _run(root, "--world", world, "--seed", str(first), "--seconds", str(seconds), "--cpu")
+    if (found := _FAILED.search(told)) is None:
+        return world, mutant.name, "-", "-", "-", "not found"
+    seed, number, spent, said = found.groups()
     # A seed that fails without the mutant too shows nothing.
-    if "fails, number" in _run(ROOT, "--world", world, "--seed", str(seed), "--count", "1"):
-        return Row(mutant.name, world, number, found=f"seed {seed}, which fails without it too")
-    said = re.split(r"[ :]", found["said"], maxsplit=1)[0].split("/")[0]
-    return Row(mutant.name, world, number, float(found["seconds"]), said, seed)
+    if "fails, number" in _run(ROOT, "--world", world, "--seed", seed, "--count", "1"):
+        said = "a seed that fails without it too"
+    return world, mutant.name, seed, number, spent, said
 
 
 def _run(root: Path, *arguments: str) -> str:

@@ -13,7 +13,6 @@ _LEFTOVERS: Final = (
 
 
 def documents() -> list[str]:
-    """Paths of all Markdown files, also of those that are not committed yet."""
     return files("*.md")
 
 

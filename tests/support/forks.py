@@ -42,7 +42,6 @@ class Fork:
             return self._codes.get(self.pid)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code once it has ended. Raises TimeoutExpired."""
         with self._ended:
             if not self._ended.wait_for(lambda: self.pid in self._codes, timeout):
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)

@@ -145,7 +145,6 @@ def _is_there(admin: AdminClient, topic: str) -> bool:
 
 
 def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
-    """Set one configuration of a topic, and wait until the broker applies it."""
     admin = admin_client(bootstrap)
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])

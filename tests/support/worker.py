@@ -153,7 +153,6 @@ def _value(value: Any) -> str:
 def toml(
     kafka: Mapping[str, Any], app_id: str, folder: Path, addresses: Iterable[Mapping[str, Any]] = ()
 ) -> str:
-    """Return a configuration whose data is in ``folder``."""
     own = table("[kafka]", kafka) + table("[app]", {"id": app_id, "data_dir": str(folder / "data")})
     return own + "".join(table("[[addresses]]", address) for address in addresses)
 

@@ -208,7 +208,6 @@ def _mistaken(of: Evidence) -> Iterable[str]:
 
 
 def _dead_letters(of: Evidence) -> Iterable[str]:
-    """Check that a message has one dead letter at most, and only if it deserves it."""
     flowing = frozenset[str]() if of.world.plan.sends_fail else FLOWING
     for offset, message in of.messages.items():
         count = len(of.letters.get(message.number, ()))

@@ -67,7 +67,6 @@ def _followed(world: ConsumerWorld, partition: int, first: dict[int, Written]) -
 
 
 def _killed(world: ConsumerWorld, before: Written, after: Written) -> bool:
-    """Whether a message has ended the holder of a lease before it was taken."""
     holder = next(process for process in world.processes if process.name == before.owner)
     return any(before.made_at <= at <= after.at for at in holder.killed_at)
 

@@ -73,7 +73,6 @@ class SimulatedReader:
             await asyncio.wait([task])
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign partitions and forget all positions, as aiokafka does."""
         self._positions = dict.fromkeys(partitions)
         self._paused.clear()
         self._ahead.clear()

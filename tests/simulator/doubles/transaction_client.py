@@ -96,7 +96,6 @@ async def send(_node: int, asked: Asked, *, group: ConnectionGroup = ConnectionG
 
 
 def features(cluster: Any) -> transaction_v2_requests.Features:
-    """Return the features that all brokers have agreed on, and those that they support."""
     level = (
         transaction_v2_requests.SELF_ADDING if cluster.implicit else transaction_v2_requests.SELF_ADDING - 1
     )

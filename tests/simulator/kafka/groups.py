@@ -83,7 +83,6 @@ class Group:
         return "rebalancing" if self.rebalancing else "ok"
 
     def confirm(self, member: str, generation: int) -> str:
-        """Answer like a heartbeat, to a process that asks whether it is a member."""
         return self.heartbeat(member, generation)
 
     def leave(self, member: str) -> None:

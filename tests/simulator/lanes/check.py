@@ -67,7 +67,6 @@ def _in_vain(world: LaneWorld) -> Iterable[str]:
 
 
 def history(world: LaneWorld) -> History:
-    """Return the contents of the topics in the form that the fault checker judges."""
     if world.recreated:
         return _told_apart(world)
     return History(

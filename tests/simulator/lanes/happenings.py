@@ -166,7 +166,6 @@ class LaneHappenings(Happenings):
         return self.now_ms, key, value, (("t", token), *headers)
 
     def last(self, partition: int) -> Happening:
-        """Return a new message for this lane, and some earlier ones."""
         world = self._world
         home = next(
             group

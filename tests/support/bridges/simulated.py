@@ -63,7 +63,6 @@ class Producer:
         self.outstanding: list[Outstanding] = []
 
     async def send(self, topic: str, partition: int, builder: Builder) -> None:
-        """Send a batch, and wait until the simulation decides its fate."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.outstanding.append(Outstanding(topic, partition, builder, answer))
         await answer
@@ -154,7 +153,6 @@ class System:
         """Whether the target refuses poison as too large: somebody may raise the limit."""
 
     def arrive(self, batch: Outstanding) -> bool:
-        """Append a batch; return whether the target accepts it."""
         poisoned = batch.topic == self.plan.target_topic and any(
             record["value"] == b"poison" for record in batch.builder.records
         )

@@ -70,7 +70,6 @@ def _ask(bootstrap: str, question: Question) -> Any:
 
 
 def require(bootstrap: str, feature: str) -> None:
-    """Skip a test on a cluster that does not have the feature."""
     needed, what = NEEDED[feature]
     level = levels(bootstrap).get(feature, 0)
     if level < needed:

@@ -70,7 +70,6 @@ class Several:
         return [node.pid for node in self.nodes]
 
     def start(self) -> None:
-        """Start the brokers that do not run, and wait until all replicas are in sync."""
         for node in self.nodes:
             if not node.running:
                 node.launch()
@@ -138,7 +137,6 @@ class Several:
 
 @contextlib.contextmanager
 def several(folder: Path) -> Iterator[Several]:
-    """Yield a running cluster of three brokers in sync; ``folder`` has a folder for each."""
     nodes = [Node(folder / str(number), number) for number in range(1, COUNT + 1)]
     voters = ",".join(f"{node.number}@{HOST}:{node.controller_port}" for node in nodes)
     cluster = data_folder.new_cluster_id()

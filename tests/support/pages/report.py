@@ -72,7 +72,6 @@ def drawings(html: str) -> list[ET.Element]:
 
 
 def parts(drawing: ET.Element, name: str, tag: str) -> list[ET.Element]:
-    """Return the paths or texts below the elements with this ID."""
     named = [element for element in drawing.iter() if element.get("id") == name]
     return [element for group in named for element in group.iter() if element.tag.endswith(f"}}{tag}")]
 

@@ -26,7 +26,6 @@ NO_RING: Final = Ring(0, 0, 0.999, 0, 0, 1, 0, 0, 0)
 
 
 def run(addresses: int = 2, verdict: str = "anomalies", seed: int = 1) -> Figures:
-    """Return a run of so many addresses; the first has anomalies if the verdict says so."""
     chance = random.Random(seed)
     made = [
         address(_name(at), chance, scale=1 / (at + 1), faulty=verdict == "anomalies" and at == 0)

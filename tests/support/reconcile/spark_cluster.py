@@ -39,7 +39,6 @@ class Daemon:
         return text in self._log.read_text()
 
     def port(self, service: str) -> int:
-        """Return the port of one of its services, as soon as it listens."""
         ports: dict[str, str] = {}
 
         def bound() -> bool:

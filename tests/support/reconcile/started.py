@@ -28,7 +28,6 @@ class Started:
         )  # fmt: skip
 
     def others(self) -> list[psutil.Process]:
-        """Return processes that run now, beside the verb itself."""
         return [
             process
             for process in psutil.process_iter(["pid"])
