@@ -4,7 +4,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tests.support.checkout import ROOT
 
@@ -56,14 +56,9 @@ def _ended(code: int, output: bytes | None, errors: bytes | None) -> Ended:
     return Ended(code, (output or b"").decode(errors="replace"), (errors or b"").decode(errors="replace"))
 
 
-def run(
-    command: Sequence[str],
-    *,
-    limit_s: float,
-    given: str | bytes = b"",
-    environment: Mapping[str, str] | None = None,
-) -> str:
-    ended = attempt(command, limit_s=limit_s, given=given, environment=environment)
+def run(command: Sequence[str], **options: Any) -> str:
+    """Run a program that must succeed, with the options of :func:`attempt`; return its standard output."""
+    ended = attempt(command, **options)
     if ended.code != 0:
         raise CommandError(command, f"ended with {ended.code}", ended.everything)
     return ended.output

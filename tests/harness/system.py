@@ -115,7 +115,11 @@ class System:
                     self.broker.links[self._workers :], stack,
                 )  # fmt: skip
             self.producers = [
-                ProducerProcess(self.folder, self._bootstrap_of(workload), plan)
+                ProducerProcess(
+                    self.folder,
+                    self.origin.bootstrap if workload.user_ids and self.origin else self.bootstrap,
+                    plan,
+                )
                 for workload in self.workloads
                 for plan in workload.plans
             ]
@@ -135,9 +139,6 @@ class System:
         )
         self.bootstrap = self.broker.bootstrap
         return [link.bootstrap for link in self.broker.links]
-
-    def _bootstrap_of(self, workload: Workload) -> str:
-        return self.origin.bootstrap if workload.user_ids and self.origin else self.bootstrap
 
     def start(self) -> None:
         """Start workers, bridges and producers; return when something was accepted at each address with producers."""

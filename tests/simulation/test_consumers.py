@@ -15,8 +15,7 @@ from ringfence_client.progress.lease import LeaseWatch
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.record_parts import ByOffset, Change, PartLayout
 from ringfence_client.progress.resume_offset import Log, Resumption, resume
-from tests.simulator.consumers.messages import Task
-from tests.simulator.consumers.schedule_parts import AGES, after
+from tests.simulator.consumers.schedule_parts import AGES, Task, after
 from tests.simulator.consumers.schedules import ConsumerSchedule, consumer_schedule
 from tests.simulator.runner import Runner
 from tests.simulator.schedules import Happening, Kind, in_its_way

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.simulator.consumers.messages import Task
-from tests.simulator.consumers.schedule_parts import AGES, after
+from tests.simulator.consumers.schedule_parts import AGES, Task, after
 from tests.simulator.consumers.schedules import ConsumerSchedule
 from tests.simulator.runner import Runner
 from tests.simulator.schedules import Happening, Kind, in_its_way
@@ -100,7 +99,7 @@ def test_topics_that_refuse(runner: Runner, topic: str) -> None:
     [
         ("total_after", lambda _, number: number, "WRONG-TOTAL"),
         ("state_after", lambda *_: None, "WRONG-TOTAL"),
-        ("home_of", lambda *_: 7, "WRONG-STATE"),
+        ("home", lambda *_: 7, "WRONG-STATE"),
         ("finished", lambda _: lambda _: False, "IN-VAIN"),
     ],
 )

@@ -180,6 +180,10 @@ def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 def send(bootstrap: str, topic: str, records: Iterable[Sent], partition: int = 0, **options: Any) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **options})
+    _produce_all(producer, topic, records, partition)
+
+
+def _produce_all(producer: Producer, topic: str, records: Iterable[Sent], partition: int) -> None:
     for record in records:
         produce(producer, topic, record, partition)
     left = producer.flush(WAIT_S)
@@ -192,10 +196,7 @@ def send_in_transaction(
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("test-transaction")})
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()
-    for record in records:
-        produce(producer, topic, record, partition)
-    left = producer.flush(WAIT_S)
-    assert left == 0, f"{left} records were not acknowledged within {WAIT_S:g} s"
+    _produce_all(producer, topic, records, partition)
     if commit:
         producer.commit_transaction(WAIT_S)
     else:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.simulator.consumers.check import held_up
-from tests.simulator.consumers.messages import Task
+from tests.simulator.consumers.schedule_parts import Task
 from tests.simulator.consumers.world import LETTERS, PROGRESS, ConsumerWorld
 from tests.simulator.happenings import Happenings
 from tests.simulator.kafka.logs import Stored

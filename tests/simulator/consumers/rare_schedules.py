@@ -5,8 +5,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.simulator.consumers.messages import GROUPS, Task
-from tests.simulator.consumers.schedule_parts import AGES, LONG, SLOW_S, Theme, after, burst
+from tests.simulator.consumers.schedule_parts import AGES, GROUPS, LONG, SLOW_S, Task, Theme, after, burst
 from tests.simulator.schedules import Happening, Kind
 
 

@@ -2,11 +2,12 @@
 
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from tests.simulator.consumers.messages import GROUPS, Task
 from tests.simulator.schedules import Happening, Kind
 
+GROUPS: Final = 3
+OUTCOMES: Final = ("ok",) * 12 + ("fail", "fail", "release", "retry", "reject", "hopeless", "stubborn")
 BURST_S: Final = (0.0, 0.02, 0.5, 0.5, 2.5)
 """Seconds that handlers take while a process is away: when it returns, something must be left to begin."""
 SHORT_S: Final = (0.0,) * 4 + (0.02, 0.3, 0.3)
@@ -14,6 +15,18 @@ SLOW_S: Final = 6.0
 LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
 Theme = Callable[[random.Random], list[Happening]]
 AGES: Final = 10_000
+
+
+class Task(NamedTuple):
+    """A message: its group, the time that a handler takes, and the outcome."""
+
+    group: bytes | None
+    seconds: float
+    outcome: str
+
+    def __str__(self) -> str:
+        group = "-" if self.group is None else self.group.decode()
+        return f"{self.outcome} {self.seconds:g}s@{group}"
 
 
 def burst(

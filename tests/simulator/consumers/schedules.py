@@ -5,8 +5,8 @@ import random
 from collections.abc import Iterable
 from typing import Final
 
-from tests.simulator.consumers.messages import GROUPS, OUTCOMES, Task
 from tests.simulator.consumers.rare_schedules import APART
+from tests.simulator.consumers.schedule_parts import GROUPS, OUTCOMES, Task
 from tests.simulator.consumers.small_schedules import FIXED, THEMES, away, clocks
 from tests.simulator.doubles.group_member import HEARTBEAT_S
 from tests.simulator.kafka.groups import SESSION_S

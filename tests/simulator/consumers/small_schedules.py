@@ -5,8 +5,19 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.simulator.consumers.messages import GROUPS, OUTCOMES, Task
-from tests.simulator.consumers.schedule_parts import AGES, BURST_S, LONG, SHORT_S, SLOW_S, Theme, after, burst
+from tests.simulator.consumers.schedule_parts import (
+    AGES,
+    BURST_S,
+    GROUPS,
+    LONG,
+    OUTCOMES,
+    SHORT_S,
+    SLOW_S,
+    Task,
+    Theme,
+    after,
+    burst,
+)
 from tests.simulator.schedules import CALM, MOST_STEPS, Happening, Kind, belated, gap
 
 AWAY_AT: Final = ("produce", "offsets", "end", "end", "heartbeat")

@@ -10,7 +10,8 @@ from tests.simulator.consumers.world import Accepted, ConsumerWorld
 from tests.simulator.kafka.logs import Stored
 from tests.simulator.names import ACCEPTED
 from tests.simulator.sends.handlers import LEDGER, Told, state_after, total_after
-from tests.simulator.sends.world import STATE, TARGETS, home_of, sent
+from tests.simulator.sends.world import STATE, TARGETS, sent
+from tests.support.kafka import home
 
 ID_HEADER: Final = "_AMQ_DUPL_ID"
 Place = tuple[int, Stored]
@@ -80,7 +81,7 @@ def _states(world: ConsumerWorld, expected: Mapping[bytes, bytes | None]) -> Ite
         for log in logs:
             for record in log.committed():
                 group = record.key or b""
-                if home_of(group, len(logs)) != log.partition:
+                if home(group, len(logs)) != log.partition:
                     yield f"WRONG-STATE {STATE}/{log.partition}: a state of {group!r}, which is not at home there"
                 there[group] = record.value
     for group in sorted({*there, *expected}):

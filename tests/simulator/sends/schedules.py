@@ -4,7 +4,7 @@ import dataclasses
 import random
 from typing import Final
 
-from tests.simulator.consumers.messages import GROUPS, Task
+from tests.simulator.consumers.schedule_parts import GROUPS, Task
 from tests.simulator.consumers.schedules import ConsumerSchedule, consumer_schedule
 from tests.simulator.schedules import Happening, Kind, gap
 from tests.simulator.sends.handlers import LEDGER, PLAIN

@@ -3,8 +3,6 @@
 from collections import defaultdict
 from typing import Any, Final
 
-from aiokafka.partitioner import murmur2
-
 from ringfence_client.sends.state_store import StateCache
 from ringfence_kafka.protocol import wire_names
 from tests.simulator.kafka.cluster import SimulatedCluster
@@ -30,10 +28,6 @@ def create_targets(cluster: SimulatedCluster, partitions: int) -> None:
     """Create the topics that handlers send to. The topic of states is created by consumers."""
     cluster.create(PLAIN, 1)
     cluster.create(LEDGER, partitions + 1)
-
-
-def home_of(group: bytes, partitions: int) -> int:
-    return int(murmur2(group) & 0x7FFFFFFF) % partitions
 
 
 def sent(cluster: SimulatedCluster, topic: str) -> dict[bytes, list[tuple[int, Stored]]]:

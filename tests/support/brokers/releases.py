@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from aiokafka.partitioner import murmur2
 
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
@@ -95,8 +94,7 @@ def message(number: int) -> Sent:
 
 
 def home(record: Sent) -> int:
-    hashed: int = murmur2(record.key or b"") & 0x7FFFFFFF
-    return hashed % PARTITIONS
+    return kafka.home(record.key or b"", PARTITIONS)
 
 
 def send(bootstrap: str, records: Sequence[Sent]) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 from aiokafka import TopicPartition
 from aiokafka.errors import InvalidTxnState
-from aiokafka.partitioner import murmur2
 
 from ringfence_client import Message
 from ringfence_client.progress import progress_record
@@ -19,7 +18,7 @@ from ringfence_kafka.protocol import wire_names
 from tests.harness.checker.groups import Run
 from tests.harness.workloads.message_groups import GroupMessage
 from tests.support.consumers.in_process import Bench
-from tests.support.kafka import Sent
+from tests.support.kafka import Sent, home
 
 TRIES = 20
 
@@ -49,7 +48,7 @@ class Outsider:
         bench = self._bench
         self.lease = dataclasses.replace(self.lease, beat=self.lease.beat + 1, **changes)
         key = progress_record.encode_key(bench.group, bench.accepted, self._partition)
-        number = (murmur2(key) & 0x7FFFFFFF) % PARTITIONS
+        number = home(key, PARTITIONS)
         builder = self._producer.builder()
         builder.append(timestamp=None, key=key, value=progress_record.encode(self.lease), headers=[])
         offsets = {TopicPartition(bench.accepted, self._partition): self.lease.next} if commit else {}
