@@ -164,7 +164,6 @@ async def test_lost_answer_to_a_commit_is_no_failure(linked: LinkedBroker, tmp_p
 
 
 async def _committed_unheard(lanes: Bench, link: TcpProxy) -> tuple[Lane, Strike]:
-    """Return a lane that waits for the answer to a commit which the broker has completed."""
     lanes.send(*BATCH)
     lane = await lanes.opened(cluster=await lanes.reached_at(link.bootstrap))
     withheld = link.bytes_withheld

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from app.embedded.broker import EmbeddedBroker
-from tests.harness.nemeses import Nemesis, striking
+from tests.harness.nemeses.nemesis import Nemesis, striking
 from tests.harness.nemeses.outputs import DeletedTopic, RevokedRight, SmallTopic
 from tests.harness.workloads.numbered import EXACT, Flow, wait_reason, wrong
 from tests.support import kafka

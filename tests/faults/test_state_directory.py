@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.harness.nemeses import Nemesis, striking
+from tests.harness.nemeses.nemesis import Nemesis, striking
 from tests.harness.nemeses.state_directory import (
     Damage,
     DamagedFiles,

@@ -61,7 +61,6 @@ class System:
         return Snapshot(time.monotonic(), written)
 
     def kill(self, process: ConsumerProcess) -> tuple[Disturbance, Snapshot]:
-        """Kill a process by SIGKILL; return the disturbance, and a snapshot of what was written by then."""
         pid = process.pid
         process.kill()
         return Disturbance(pid, time.monotonic(), unwritten=UNWRITTEN_S), self.snapshot()

@@ -83,7 +83,6 @@ class Origin:
                 process.start()
 
     def drain(self) -> list[Record]:
-        """Return the records of the topic, once the bridge has committed up to its end, markers included."""
         group = wire_names.bridge_group(APP_ID, BRIDGE)
 
         def stands() -> list[int]:

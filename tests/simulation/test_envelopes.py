@@ -47,7 +47,6 @@ def test_both_addresses_get_their_parts(runner: Runner, monkeypatch: pytest.Monk
 
 
 def test_what_is_torn_is_named(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check reports missing parts when the parts for the other address are not written."""
     emit = Emitter.emit
 
     def torn(self: Any, *args: Any, **options: Any) -> Any:

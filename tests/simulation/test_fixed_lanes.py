@@ -26,7 +26,6 @@ def _plans(made: Any = schedule) -> list[Schedule]:
 
 @pytest.mark.parametrize("made", [schedule, envelope_schedule])
 def test_corpus_of_fixed_lanes(runner: Runner, made: Any) -> None:
-    """Seeds that once found bugs in lanes of several partitions pass."""
     plans = _plans(made)
 
     assert {plan.seed: found for plan in plans if (found := runner.run(plan).faults)} == {}
@@ -65,7 +64,6 @@ def test_what_happens_in_them(runner: Runner, monkeypatch: pytest.MonkeyPatch) -
 def test_wrong_numbers_are_named(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, shift: int, name: str
 ) -> None:
-    """The check names the error when the header has another number than the ring."""
     monkeypatch.setattr(build, "sequence_header", lambda number: sequence_header(max(0, number + shift)))
 
     assert name in {kind_of(runner.run(plan)) for plan in _plans()[:10]}

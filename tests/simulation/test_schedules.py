@@ -37,7 +37,6 @@ def test_corpus(runner: Runner, world: str) -> None:
 
 @pytest.mark.usefixtures("runner")
 def test_known_seeds() -> None:
-    """The same seeds pass in each run of the tests."""
     _require_passing(FIRST, SCHEDULES, lambda: True)
 
 

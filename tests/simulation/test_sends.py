@@ -106,7 +106,6 @@ def test_topics_that_refuse(runner: Runner, topic: str) -> None:
 def test_names_what_is_wrong(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, name: str, mistaken: Callable[..., object], expected: str
 ) -> None:
-    """The check names the difference when it expects something else than the product does."""
     monkeypatch.setattr(check, name, mistaken)
     faults = runner.run(_plan(_sent(("ok",) * 5))).faults
 

@@ -42,7 +42,6 @@ class Tally:
 
 
 def tally_of(first: int, count: int, worlds: Sequence[str]) -> Tally:
-    """Try ``count`` seeds, up to the first that fails, while ``simulated()`` is in force."""
     tally, runner = Tally(), Runner(leaves=True)
     for seed in range(first, first + count):
         for world in worlds:

@@ -203,7 +203,6 @@ class Loops:
         return loop
 
     def after(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
-        """Schedule work of the cluster, the network or the schedule, whichever processes live."""
         self.count += 1
         heappush(self.timers, (self.now + delay, self.count, None, callback, args))
 

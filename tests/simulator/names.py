@@ -33,7 +33,6 @@ def settings_of(
     lanes: int = 0,
     observe: bool = False,
 ) -> Settings:
-    """Return the settings of a worker; ``envelopes``: transactions may have parts for :data:`OTHER`."""
     named: dict[str, Any] = {"transaction_addresses": [OTHER]} if envelopes else {}
     named |= {"lanes": lanes} if lanes else {}
     mode = "observe" if observe else "enforce"

@@ -55,7 +55,6 @@ class Play:
             raise StalledError(world.unsettled())
 
     def _await(self, what: Happening) -> Process:
-        """Wait until the happening is due; return the process that it strikes."""
         world = self._world
         loops, struck = world.loops, world.processes[what.process]
 

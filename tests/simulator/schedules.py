@@ -141,7 +141,6 @@ class Schedule:
 
     @property
     def calm(self) -> bool:
-        """Whether nothing is refused, lost, late or away in it."""
         return all(happening.kind in CALM or happening.kind is Kind.SEND for happening in self.happenings)
 
     @property

@@ -13,7 +13,6 @@ TRIES_MAX: Final = 1_500
 
 
 def shrunk(plan: Schedule, runner: Runner) -> Schedule:
-    """Return the shortest failing schedule that was found; the given one must fail."""
     wanted = kind_of(runner.run(plan))
     tries = 0
 

@@ -92,7 +92,6 @@ class World:
         return [f"a transaction of {name} is open" for name in names]
 
     def _united(self) -> bool:
-        """Whether all processes, and nobody else, are in the present generation of the group."""
         group = self.cluster.group
         if group.rebalancing or len(group.members) != len(self.processes):
             return False

@@ -232,7 +232,6 @@ class Evidence:
         return found[0], ""
 
     def _origin(self, fate: Fate, record: Record) -> Input | None:
-        """Return the input of an output; note a phantom if there is none."""
         source = record.source
         if source is None:
             self._phantom(fate, record, f"names no input record in {wire_names.HEADER_SOURCE}")

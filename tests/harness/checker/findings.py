@@ -49,6 +49,5 @@ class Finding:
 
 
 def counts(findings: Iterable[Finding]) -> dict[str, int]:
-    """Count the findings of each name; every name is there."""
     found = Counter(finding.anomaly for finding in findings)
     return {anomaly.value: found[anomaly] for anomaly in Anomaly}

@@ -145,7 +145,6 @@ def misplaced(name: str, rng: random.Random) -> Workload:
 
 
 def crc32(name: str, rng: random.Random) -> Workload:
-    """Return the default partitioner of librdkafka before an address that is set to it: nothing is forwarded."""
     plan = Plan(name, f"{name}.0", "c", rng.randrange(2**31), 2_000, partitioner="consistent_random")
     return Workload(name, [plan], partitioner="crc32")
 

@@ -78,7 +78,6 @@ def sizes(messages: Iterable[GroupMessage]) -> dict[str, int]:
 
 
 def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage]) -> None:
-    """Write to the accepted topic as a worker would, and wait."""
     producer = _producer(bootstrap)
     _accept(producer, address, messages)
     assert producer.flush(kafka.WAIT_S) == 0

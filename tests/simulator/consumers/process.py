@@ -12,8 +12,8 @@ from tests.simulator.consumers.membership import ConsumerRights
 from tests.simulator.doubles.reader import SimulatedReader
 from tests.simulator.loop import ProcessLoop
 from tests.simulator.process import Process
+from tests.simulator.sends.world import READERS
 
-READERS: Final = "readers"
 STARTED_AGAIN_S: Final = 1.0
 """Seconds until a process that ended with an error is started again, as its supervisor does."""
 

@@ -10,7 +10,7 @@ from ringfence_client.progress.progress_record import Progress
 from ringfence_kafka.protocol import wire_names
 from tests.simulator.consumers.group import KeepingGroup
 from tests.simulator.consumers.handlers import Handling
-from tests.simulator.consumers.process import READERS, Consumer
+from tests.simulator.consumers.process import Consumer
 from tests.simulator.consumers.schedules import ConsumerSchedule
 from tests.simulator.kafka.groups import Place
 from tests.simulator.kafka.logs import Fate, Headers, Log, Part, Stored
@@ -173,7 +173,6 @@ class ConsumerWorld(World):
     # -- whether it has settled --------------------------------------------------------------------------------
 
     def rests(self) -> bool:
-        """Whether each partition has one holder, all messages are handled and committed, and nothing is under way."""
         cluster = self.cluster
         if not self._united() or not cluster.transactions.at_rest:
             return False
@@ -224,6 +223,3 @@ def _options(plan: ConsumerSchedule, name: str) -> ConsumerOptions:
         drain_timeout=plan.drain_timeout, handler_timeout=plan.handler_timeout, name=name,
         batch=plan.batch,
     )  # fmt: skip
-
-
-__all__ = ["LETTERS", "PROGRESS", "READERS", "ConsumerWorld", "Written"]

@@ -34,7 +34,6 @@ class Rights:
     def write(
         self, transactional_id: str, opening: "asyncio.Task[Any] | None", lanes: Iterable[Lane]
     ) -> None:
-        """Check that membership is confirmed before a transaction behind this fence; one of the lanes has this ID."""
         for lane in lanes:
             right: Any = lane._tenure.right
             if (
@@ -47,6 +46,5 @@ class Rights:
             self.violations.append(f"UNCONFIRMED transaction of {transactional_id}")
 
     def store(self, lane: str, head: int) -> None:
-        """Check that a lane's state on disk is not ahead of the committed state."""
         if self.decided is not None and (known := self.decided(int(lane.rpartition("-")[2]))) < head:
             self.violations.append(f"LED {lane}: its store knows {head} IDs, its changelog {known}")

@@ -170,7 +170,6 @@ def _with_belated(dice: random.Random, partitions: int) -> list[Happening]:
 def _with_extra(
     dice: random.Random, happenings: list[Happening], partitions: int, processes: int
 ) -> list[Happening]:
-    """Add a row of happenings about one thing, or replace all faults by calm ones."""
     extra = dice.choice(EXTRAS)
     if extra == "calm":
         return [

@@ -121,7 +121,6 @@ class LaneWorld(World):
         ]
 
     def rests(self) -> bool:
-        """Whether all is processed and committed, by one owner of each lane, and nothing is under way."""
         cluster = self.cluster
         if not self._united() or not cluster.transactions.at_rest:
             return False

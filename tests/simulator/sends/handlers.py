@@ -33,7 +33,6 @@ def total_after(total: bytes | None, number: bytes) -> bytes:
 
 
 def state_after(total: bytes, number: bytes) -> bytes | None:
-    """Return what the state is afterwards: some messages delete it."""
     return None if int(number) % DELETES_EVERY == 0 else total
 
 

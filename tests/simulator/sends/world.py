@@ -25,7 +25,6 @@ class WorldsCache(StateCache):
 
 
 def create_targets(cluster: SimulatedCluster, partitions: int) -> None:
-    """Create the topics that handlers send to. The topic of states is created by consumers."""
     cluster.create(PLAIN, 1)
     cluster.create(LEDGER, partitions + 1)
 

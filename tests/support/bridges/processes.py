@@ -58,7 +58,6 @@ class Set:
         return kafka.end_offsets(self.two.target, self.address, PARTITIONS)
 
     def settled(self, ends: list[int], limit_s: float = 60.0) -> list[Got]:
-        """Return the records of the target once the bridge has confirmed up to ``ends``."""
         confirmed_at(self.two.source, self.group, self.topic, ends, limit_s)
         return self.got()
 

@@ -314,7 +314,6 @@ History = tuple[Callable[[World, str], None], dict[str, Any], dict[str, int]]
 
 
 def anomalies(document: dict[str, Any], world: World) -> dict[str, dict[str, int]]:
-    """Return the anomalies of a run, without zeros, by the test's names for the addresses."""
     return {
         item: {kind: n for kind, n in document["addresses"][name]["anomalies"].items() if n}
         for item, name in world.names.items()
@@ -362,7 +361,6 @@ def judged_histories(
 
 
 def judged_run(spark: SparkSession, settings: Settings, out: Path) -> tuple[dict[str, Any], DataFrame]:
-    """Return the document of one run that keeps its results in ``out``, and the anomalies there."""
     runs = RunHistory.load(LocalFiles(settings.runs_dir))
     document = job.judge(spark, settings, runs, job.surveyed(settings), LocalFiles(str(out)))
     return document, spark.read.parquet(str(out / "anomalies"))
