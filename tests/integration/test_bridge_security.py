@@ -8,10 +8,10 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 
 from tests.support import kafka
 from tests.support.bridges import processes
-from tests.support.bridges.processes import BridgeProcess, messages, numbers, table
+from tests.support.bridges.processes import BridgeProcess, messages, numbers
 from tests.support.brokers.acls import Right
 from tests.support.brokers.secured import PASSWORD, PASSWORD_VARIABLE, Access, SecuredBroker
-from tests.support.worker import run_verb
+from tests.support.worker import run_verb, table
 
 LITERAL: Final = ResourcePatternType.LITERAL
 TOPIC: Final = ResourceType.TOPIC

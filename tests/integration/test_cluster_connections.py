@@ -21,9 +21,9 @@ from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.bridges import processes
-from tests.support.bridges.processes import BridgeProcess, messages, numbers, table
+from tests.support.bridges.processes import BridgeProcess, messages, numbers
 from tests.support.lanes import until
-from tests.support.worker import LIMIT_S, WorkerProcess, run_verb, wait_for
+from tests.support.worker import LIMIT_S, WorkerProcess, run_verb, table, wait_for
 
 PARTITIONS = 2
 MEMBERS = ("berlin", "paris", "rome")

@@ -11,11 +11,11 @@ import pytest
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from tests.support import kafka
-from tests.support.bridges.processes import BridgeProcess, table
+from tests.support.bridges.processes import BridgeProcess
 from tests.support.consumers.processes import ConsumerProcess
 from tests.support.lanes import bench, ids, until
 from tests.support.records.unusual import large_batch, send_batch
-from tests.support.worker import RingfenceProcess, configure, wait_for, worker
+from tests.support.worker import RingfenceProcess, configure, table, wait_for, worker
 
 COUNT = 200
 POISON = 77

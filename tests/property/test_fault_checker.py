@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -38,7 +38,9 @@ def test_silent_on_correct_runs() -> None:
         assert list(map(str, _findings(history))) == [], seed
         dice = random.Random(seed)
         names = ("inputs", "accepted", "diverted", "quarantined")
-        shuffled = {name: dice.sample(getattr(history, name), len(getattr(history, name))) for name in names}
+        shuffled: dict[str, Any] = {
+            name: dice.sample(getattr(history, name), len(getattr(history, name))) for name in names
+        }
         fates |= {name for name, records in shuffled.items() if records}
 
         assert sorted(map(str, check(replace(history, **shuffled)))) == sorted(map(str, check(history)))

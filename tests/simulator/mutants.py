@@ -57,7 +57,7 @@ def main() -> None:
     ]
     print("| world | mutant | seed | schedules | seconds | found as |\n|---|---|---|---|---|---|")
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for row in pool.map(lambda item: _row(*item, asked.seconds, asked.seed), chosen):
+        for row in pool.map(lambda item: _row(item[0], item[1], asked.seconds, asked.seed), chosen):
             print(f"| {' | '.join(row)} |", flush=True)
 
 

@@ -38,7 +38,7 @@ class LaneHappenings(Happenings):
             Kind.COMPACTION: self._compact,
             Kind.OFFSETS: self._expire_offsets,
             Kind.CHANGELOG: self._lose_changelog,
-            Kind.RECREATED: lambda _, __: self._recreate() and None,
+            Kind.RECREATED: self._recreate_at_once,
             Kind.REPLACED: self._replace,
             Kind.DROPPED: self._drop,
             Kind.TAIL: lambda what, _: self._lose_tail(what.partition),
@@ -56,6 +56,9 @@ class LaneHappenings(Happenings):
     def _lose_changelog(self, _: Happening, __: Process) -> None:
         self._world.cluster.create(CHANGELOG, self._world.lane_count, **COMPACTED)
         self._world.forgetful = True
+
+    def _recreate_at_once(self, _: Happening, __: Process) -> None:
+        self._recreate()
 
     def _recreate(self) -> bool:
         world = self._world
