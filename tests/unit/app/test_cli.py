@@ -166,6 +166,8 @@ def test_errors_become_exit_codes(
             assert lines[0].startswith("Traceback")
         else:
             assert len(lines) == (1 if said else 0)
+    monkeypatch.setattr(app.commands.topics.topics, "check", Mock(return_value=3))
+    assert entered("topics", "check", "--config", config) == 3  # the result of the verb
 
 
 def test_bridge_status_is_a_verb(config: str, capsys: pytest.CaptureFixture[str]) -> None:
