@@ -13,8 +13,9 @@ from aiokafka.protocol.fetch import FetchRequest
 
 from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
 from agents.batch.inbox import Inbox
-from app.worker.fetch.buffers import STEP_RECORDS, Buffers, Held, cost
+from app.worker.fetch.buffers import COPIES, RECORD_BYTES, STEP_RECORDS, Buffers, Held, cost
 from app.worker.fetch.fetch_scheduler import BoundedFetches
+from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 
 MIB = 2**20
 BOUND = 16 * MIB
@@ -60,6 +61,8 @@ def shared(partitions: int, bytes_max: int = BOUND, **more: Any) -> Buffers:
 
 async def test_read_up_to_a_batch() -> None:
     """A read takes as many records as make a batch, whatever their size. The rest comes next, without repetition."""
+    parts = [Record(0, b"key", b"v" * 1_000, (("id", b"1234"), ("none", None))), Record(1, None, None)]
+    assert cost(parts) == 2 * RECORD_BYTES + 2 * HEADER_BYTES + COPIES * (3 + 1_000 + 2 + 4 + 4)
     buffers = shared(1)
     records = [Record(index, None, b"v" * 10_000) for index in range(500)]
     lying = Lying(*records)
