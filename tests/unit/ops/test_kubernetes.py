@@ -62,6 +62,7 @@ def test_a_worker_finds_its_state_again() -> None:
     assert mounts[claim["metadata"]["name"]] == "/ringfence/data"
     assert name == f"$(RINGFENCE_APP__INSTANCE).{spec['serviceName']}.$(NAMESPACE).svc"
     assert MANIFESTS["Service/ringfence-worker"]["spec"]["publishNotReadyAddresses"]
+    assert spec["podManagementPolicy"] == "Parallel"
 
 
 @pytest.mark.parametrize("name", SERVING)
