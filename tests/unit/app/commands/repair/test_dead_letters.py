@@ -7,7 +7,7 @@ from app.commands.repair.output import Row
 from app.commands.repair.records import parse
 from ringfence_kafka.config.load import validate
 from tests.support.cluster_double import ClusterDouble
-from tests.support.refused import Fetched
+from tests.support.records.refused import Fetched
 
 
 class _Holders(ClusterDouble):

@@ -3,7 +3,7 @@ import pytest
 from app.commands.repair import output
 from app.commands.repair.output import Result, Row, none_open
 from app.commands.repair.records import Selection, Wanted, parse
-from tests.support.refused import Fetched, refused_record
+from tests.support.records.refused import Fetched, refused_record
 
 
 def test_one_record(capsys: pytest.CaptureFixture[str]) -> None:

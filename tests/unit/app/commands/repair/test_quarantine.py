@@ -13,7 +13,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.producer.transactional import empty_batch
 from ringfence_kafka.protocol import wire_names
-from tests.support.refused import publisher_of, refused_record
+from tests.support.records.refused import publisher_of, refused_record
 
 
 def _redrive(

@@ -5,7 +5,7 @@ import pytest
 
 from app.commands.repair.records import Place, Selection, Wanted, parse, parse_place, place_of, span
 from ringfence_kafka.errors import ConfigurationError
-from tests.support.refused import Fetched, refused_record
+from tests.support.records.refused import Fetched, refused_record
 
 
 def test_what_a_record_says() -> None:

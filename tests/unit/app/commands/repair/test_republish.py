@@ -9,7 +9,7 @@ from app.commands.repair.republish import InputTopic, Published, SizeCheck, outp
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate
 from tests.support import kafka
-from tests.support.refused import publisher_of, refused_record
+from tests.support.records.refused import publisher_of, refused_record
 
 
 def test_where_it_goes() -> None:
