@@ -25,6 +25,7 @@ def test_an_exact_run() -> None:
 
 PLAIN, NULL = arrive(1, None), arrive(2, None, headers=(("_AMQ_DUPL_ID", None),))
 EMPTY, EMPTY_AGAIN = arrive(3, b""), arrive(4, b"")
+OTHER_LANE = arrive(0, A, b"h1", partition=1)
 ELSEWHERE, UNKNOWN_ID = arrive(9, A, partition=1), arrive(9, D)
 OTHER_VALUE = arrive(4, A)._replace(value=b"w")
 VALUES = [FIRST, RESEND, OTHER_VALUE, OTHER_VALUE._replace(offset=5)]
@@ -53,6 +54,15 @@ SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
     "a verdict where duplicates are dropped": (story(INPUTS, OBSERVED), {"CORRUPTED": 4}),
     "diverted": (replace(EXACT, divert=True, diverted=[divert(RESEND, FIRST)]), {}),
     "accepted and quarantined": (replace(EXACT, quarantined=[quarantine(FIRST)]), {"DOUBLED": 1}),
+    "diverted, with an original of another lane": (
+        story(
+            [*INPUTS, OTHER_LANE],
+            [*EXACT.accepted, *accept(OTHER_LANE, partition=1)],
+            divert=True,
+            diverted=[divert(RESEND, OTHER_LANE)],
+        ),
+        {"CROSS-LANE": 1, "WRONG-VERDICT": 1},
+    ),
     "diverted from nowhere": (replace(EXACT, diverted=[divert(UNKNOWN_ID, FIRST)]), {"PHANTOM": 1}),
     "in doubt": (replace(EXACT, sends=[*SENT, replace(EXACT.sends[3], outcome=Outcome.UNKNOWN)]), {}),
     "order unknown, the later accepted": (story([FIRST, ELSEWHERE], accept(ELSEWHERE)), {}),

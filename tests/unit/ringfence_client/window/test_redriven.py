@@ -99,6 +99,7 @@ def test_dropped_and_redriven_without_a_consumer() -> None:
     """A blocked message that was dropped is finished: redriven afterwards it comes once more, for the next holder too."""
     window = _window(Progress(2, blocked=(3,), attempts={3: 5}, failures={3: Failures(5, 0)}))
     window.finish(3, End.GONE)
+    assert window.redrives.blocked == set()
     window.purge(b"a", 4)
     dropped = _written(window)
 
