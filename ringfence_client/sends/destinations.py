@@ -89,7 +89,7 @@ class Destinations:
         Raises:
             SendError: A record cannot be written; the text has the reason.
         """
-        topics = await self.topics.usable({send.topic for send in effects.sends})
+        topics = await self.topics.usable(dict.fromkeys(send.topic for send in effects.sends))
         return [self._placed(send, topics[send.topic]) for send in effects.sends]
 
     async def state_partitions(self, *, create: bool) -> int:

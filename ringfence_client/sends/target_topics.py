@@ -135,7 +135,7 @@ class TargetTopics:
         counts: dict[str, int] = {}
         try:
             async with asyncio.timeout(EXPLAIN_LIMIT_S):
-                counts = await self._cluster.topics.partition_counts([*{topic for topic, _ in places}])
+                counts = await self._cluster.topics.partition_counts(sorted({topic for topic, _ in places}))
         except (KafkaError, OSError, TimeoutError, RingfenceError):
             return {}
         found = {}

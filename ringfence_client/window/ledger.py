@@ -76,8 +76,8 @@ class _Consumer(Generic[P]):
 
     def __init__(self, name: Hashable) -> None:
         self.name = name
-        self.groups: set[_Group[P]] = set()
-        """Groups that the consumer owns."""
+        self.groups: dict[_Group[P], None] = {}
+        """Groups that the consumer owns, as an ordered set."""
         self.heads: list[P] = []
         """Heap of the first waiting positions of its groups."""
 
@@ -92,7 +92,7 @@ class GroupLedger(Generic[P]):
         self._prefetch = prefetch
         self._messages: dict[P, tuple[_Group[P], int]] = {}
         self._groups: dict[bytes, _Group[P]] = {}
-        self._ungrouped: set[_Group[P]] = set()
+        self._ungrouped: dict[_Group[P], None] = {}
         self._consumers: dict[Hashable, _Consumer[P]] = {}
         self._free: list[P] = []
 
@@ -113,7 +113,7 @@ class GroupLedger(Generic[P]):
         if found is None:
             found = _Group(group)
             if group is None:
-                self._ungrouped.add(found)
+                self._ungrouped[found] = None
             else:
                 self._groups[group] = found
         self._messages[position] = found, timestamp
@@ -135,7 +135,7 @@ class GroupLedger(Generic[P]):
             if holder is None:
                 holder = self._consumers[consumer] = _Consumer(consumer)
             group.owner = holder
-            holder.groups.add(group)
+            holder.groups[group] = None
         heappop(heads)
         position = heappop(group.waiting)
         insort(group.held, position)
@@ -234,7 +234,7 @@ class GroupLedger(Generic[P]):
         if holder is None:
             holder = self._consumers[consumer] = _Consumer(consumer)
         found.owner = holder
-        holder.groups.add(found)
+        holder.groups[found] = None
         while found.waiting and (count is None or len(found.held) < count):
             insort(found.held, heappop(found.waiting))
         self._offer(found)
@@ -301,7 +301,7 @@ class GroupLedger(Generic[P]):
         holder = group.owner
         if holder is not None and not group.held:
             group.owner = None
-            holder.groups.discard(group)
+            holder.groups.pop(group, None)
             if not holder.groups:
                 del self._consumers[holder.name]
             if not group.waiting:
@@ -310,7 +310,7 @@ class GroupLedger(Generic[P]):
 
     def _forget(self, group: _Group[P]) -> None:
         if group.name is None:
-            self._ungrouped.discard(group)
+            self._ungrouped.pop(group, None)
         else:
             del self._groups[group.name]
 

@@ -186,7 +186,7 @@ class RecordCache:
         """Keep the parked records among these while they have room; ``always`` keeps the first one even without room."""
         if self._closed:
             return
-        touched = set()
+        touched: dict[bytes | None, None] = {}
         for record in records:
             if record.offset not in self.parked:
                 continue
@@ -201,7 +201,7 @@ class RecordCache:
             self._evicted.discard(record.offset)
             self._behind.discard(record.offset)
             self._use(self._keep(share, record))
-            touched.add(group)
+            touched[group] = None
         for group in touched:
             share = self._shares[group]
             share.mark = share.count // 2

@@ -1,6 +1,9 @@
 """Simulated worlds: known and fresh seeds, seeds that once failed, and a bug that they must find."""
 
+import os
 import secrets
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +18,7 @@ from tests.simulator.runner import Runner
 from tests.simulator.schedules import Kind, Schedule
 from tests.simulator.shrink import kind_of, shrunk
 from tests.simulator.worlds import WORLDS
+from tests.support.checkout import ROOT
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 FIRST = 70_000_000
@@ -69,6 +73,20 @@ def test_replays_identically(runner: Runner, world: str) -> None:
     assert again[0] == again[1]
     assert again[0].trace
     assert again[0].signature != again[2].signature
+
+
+def test_replays_in_another_process() -> None:
+    """A seed gives the same run in each process, whatever its addresses of objects and its hashes of text."""
+
+    def shown(hashes: str) -> str:
+        command = [sys.executable, "-m", "tests.simulator", "--seed", "13", "--schedule"]
+        environment = {**os.environ, "PYTHONHASHSEED": hashes}
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    assert (first := shown("1")) == shown("2")
+    assert first.count("well") == len(WORLDS)
 
 
 @pytest.mark.parametrize(("made", "limit_s"), [(schedule, 30), (consumer_schedule, 100)])

@@ -20,6 +20,7 @@ import ringfence_client.consumer.fetch_loop
 import ringfence_client.consumer.topic_watch
 import ringfence_client.dispatch.attempt
 import ringfence_client.dispatch.dispatcher
+import ringfence_client.handlers.backoff
 import ringfence_client.partition.beginning_log
 import ringfence_client.partition.lease_acquisition
 import ringfence_client.partition.parked_reader
@@ -67,7 +68,8 @@ class _Dice:
         return uuid.UUID(int=self.now.getrandbits(128))
 
 
-DICE = _Dice()
+DICE, JITTER = _Dice(), _Dice()
+"""Two, so that delays between attempts do not change what comes after them in a world."""
 _monotonic = time.monotonic
 _wall = time.time
 _gettime = time.clock_gettime
@@ -181,6 +183,7 @@ def simulated() -> Iterator[None]:
         (time, "perf_counter", _virtual_monotonic),
         (time, "time", _virtual_wall),
         (timeouts, "random", DICE),
+        (ringfence_client.handlers.backoff, "random", JITTER),
         (tables.table_restore, "secrets", DICE),
         (tables.rocksdb.lane_store, "Store", MemoryStore),
         (agents.lane.cursor, "log", _EAR),

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.loop import Loops
-from tests.simulator.patches import DICE
+from tests.simulator.patches import DICE, JITTER
 from tests.simulator.process import Process
 from tests.simulator.schedules import Schedule
 
@@ -23,7 +23,7 @@ class World:
 
     def __init__(self, plan: Schedule) -> None:
         dice = random.Random(f"run {plan.seed}")
-        DICE.now = dice
+        DICE.now, JITTER.now = dice, random.Random(f"jitter {plan.seed}")
         self.plan = plan
         self.partitions = plan.partitions
         self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
