@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 from aiokafka import TopicPartition
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import native
@@ -103,6 +103,10 @@ def by_core(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int)
 
 @settings(max_examples=examples(300))
 @given(fetches(), st.sampled_from([0, COMMITTED]))
+@example(
+    (stored([Stored(0), Stored(1)], 0, 7, TRANSACTIONAL, 2) + marker(2, 7, abort=True), 0, [(7, 0)]),
+    COMMITTED,
+)
 def test_same_records(fetch: tuple[bytes, int, list[tuple[int, int]]], level: int) -> None:
     """The core reads the same records as aiokafka, of all codecs, with gaps, aborted transactions, markers and empty stretches."""
     data, begin, aborted = fetch
