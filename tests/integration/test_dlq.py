@@ -66,8 +66,8 @@ class Scene:
         return -1 if written is None or written.progress.again else written.progress.next
 
 
-def _handled(process: ConsumerProcess) -> list[str]:
-    return [line.split()[3] for line in noted(process.handled) if line.split()[1] == "end"]
+def _handled(process: ConsumerProcess, what: str = "end") -> list[str]:
+    return [line.split()[3] for line in noted(process.handled) if line.split()[1] == what]
 
 
 def _groups(scene: Scene, verb: str, *arguments: str) -> str:
@@ -161,6 +161,8 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert [item.value for item in between] == [b"v0", b"v0", b"v2"]
     assert "its group continues without it" in done
     assert [name for name in _handled(process) if name in {"v0", "v2", "v4"}] == ["v2", "v4"]
+    begun = [name for name in _handled(process, "begin") if name in {"v0", "v2", "v4"}]
+    assert begun == ["v0", "v0", "v2", "v2", "v4"]  # once, and once for each redrive
 
 
 @pytest.mark.long

@@ -77,6 +77,7 @@ async def refuse_or_hold(message: Message) -> None:
 
 async def refuse_until_mended(message: Message) -> None:
     """Reject messages of ``bad`` as long as the file that ``MENDED`` names is not there."""
+    _note("begin", message)
     if message.group == b"bad" and not os.path.exists(os.environ["MENDED"]):  # noqa: ASYNC240, PTH110 - a look
         message.reject("not mended")
     _note("end", message)
