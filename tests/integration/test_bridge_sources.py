@@ -1,5 +1,6 @@
 """Faults of a bridge's source: created again, cut, deleted, set back; each message passes once, in order, at the target."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from tests.support.worker import wait_for
 def test_source_recreated_under_it(two: Two, tmp_path: Path) -> None:
     """B11: the bridge forwards all messages of a source that is deleted and created again, also one that began with 'latest'."""
     given = prepare(two, tmp_path, start="latest")
-    with processes.bridge(given.config, given.name):
+    with processes.bridge(given.config, given.name) as process:
         given.send(messages(100))
         given.settled([100])
+        process.signal(signal.SIGSTOP)  # it sees the new topic only with its messages
+        wait_for(lambda: process.frozen, process.log)
         kafka.recreate_topic(two.source, given.topic)
         given.send(messages(40, first=100))
+        process.signal(signal.SIGCONT)
         processes.wait_values(two.target, given.address, 140, PARTITIONS)
         got = given.settled([40])
 
