@@ -47,7 +47,11 @@ MUTANTS: Final = (
     Mutant(
         "run-floor-over-all-routes",
         "What is still on its way is called a duplicate because another input partition was told of it: a loss that nobody sees.",
-        Patch("reconcile/run/frames/hops.py", ': Final = [*SOURCE, "partition"]', ": Final = [*SOURCE]"),
+        Patch(
+            "reconcile/run/frames/hops.py",
+            "partitionBy(*ROUTE, *_SINCE[name]))",
+            "partitionBy(*SOURCE, *_SINCE[name]))",
+        ),
         "tests/reconcile/finders/test_hops.py::test_followed[all-another partition]",
     ),
     Mutant(
