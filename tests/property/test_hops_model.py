@@ -62,7 +62,7 @@ class Reference:
 
 
 class World:
-    """What bridges have brought, between the traffic of others, and lanes that take turns at random."""
+    """Records of bridges between those of other producers, and lanes that take turns at random."""
 
     def __init__(self, dice: random.Random, capacity: int, partitioners: Sequence[str]) -> None:
         """Create a world with these partitioners of bridges: several are of instances of one bridge; none = any one."""

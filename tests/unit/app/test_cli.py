@@ -121,7 +121,7 @@ def test_names_of_consumer_groups(config: str, capsys: pytest.CaptureFixture[str
 
 
 def test_groups_show_is_incomplete(config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is missing is named, with the command that shows it."""
+    """The error names the missing argument, and the command that shows it."""
     for arguments, said in (
         (("--messages", "3"), "write ringfence groups show orders GROUP --messages 3"),
         (("a",), "add --consumer-group NAME; ringfence groups show orders lists them"),

@@ -96,7 +96,7 @@ def test_of_one_group(runs: list[Run], more: list[object], anomalies: list[Anoma
 
 
 def test_a_missing_message_is_lost() -> None:
-    """The message after it is out of order. What was never sent is a phantom."""
+    """The message after it is out of order. A message that nobody sent is a phantom."""
     for missing in (0, 1):
         assert {LOST, Anomaly.REORDERED} <= {*found([run for run in GOOD if run.sequence != missing])}
     assert [item.anomaly for item in judge([*GOOD, run(0, 0, label="x")], {"g": 3})] == [Anomaly.PHANTOM]

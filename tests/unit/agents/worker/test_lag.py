@@ -111,8 +111,8 @@ GONE = object()
         ("committed", (FORWARD, 0), GONE),
     ],
 )
-async def test_what_went_back_is_looked_at(kind: str, place: Partition, now: Any) -> None:
-    """A lane whose log or group went back, or of which nothing is told, compares its offsets, and that lane alone."""
+async def test_lane_that_went_back_compares_its_offsets(kind: str, place: Partition, now: Any) -> None:
+    """A lane compares its offsets if its log or group went back, or if nothing is known of it. Other lanes do not."""
     answers, lanes = _answers(2), [Standing(0), Standing(1)]
     known = getattr(answers, kind)
     known[place] = now

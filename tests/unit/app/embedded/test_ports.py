@@ -36,7 +36,7 @@ def test_nobody_else_is_given_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_port_on_which_somebody_listens_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody could listen beside its holder, a port is not held."""
+    """A port is not held if nobody else could listen beside its holder."""
     with socket.create_server((HOST, 0)) as other, monkeypatch.context() as patch:
         port = other.getsockname()[1]
         patch.setattr(ports, "_RANGE", range(port, port + 1))

@@ -11,7 +11,7 @@ from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 
 def test_masters() -> None:
-    """Of several masters, one that is there is enough."""
+    """One reachable master of several is enough."""
     for master in (
         "local",
         "local[*]",

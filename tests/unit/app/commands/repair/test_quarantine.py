@@ -63,7 +63,7 @@ def _with_hops(*hops: bytes | None) -> list[Refused]:
 async def test_what_came_twice(bridged: bool, topic: bytes, expected: int) -> None:
     """A record that a bridge wrote twice is published once and settled at each place.
 
-    So is one with a hop that a lane refused again before the hop could be noted.
+    This also holds for one with a hop that a lane refused again before it could note the hop.
     """
     publisher = publisher_of(bridged=bridged, force=True)
     first, second = (b"b/%b/0/%d" % (topic, hop) for hop in (1, 2))

@@ -23,7 +23,7 @@ TEXT = "are open, the oldest for 2 hours (at 0/17): ValueError: no"
 def test_open_dead_letters() -> None:
     """Open dead letters stand, although no message waits; the groups behind them are named in the same line.
 
-    Those of a consumer group that was forgotten are found, too, and so are those without a consumer group.
+    Status also finds dead letters of a forgotten consumer group, and those without a consumer group.
     """
     left = [LeftLetters("audit it", "orders", OPEN), LeftLetters("", "orders", OPEN)]
     known, unknown = findings(replace(STATUS, left_letters=left))

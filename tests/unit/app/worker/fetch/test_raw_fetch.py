@@ -204,7 +204,7 @@ async def test_transactions_over_parts() -> None:
 async def test_what_the_core_leaves_in_the_middle() -> None:
     """Records before an unreadable batch pass, and aiokafka fetches and reads the rest.
 
-    Of a fetch that is taken in part, unread bytes still count.
+    Unread bytes of a fetch that is taken in part still count.
     """
     odd = stored([Stored(60, headers=[("\u00e9", b"")]), Stored(61)])
     buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(3, 20, 100_000) + odd)
