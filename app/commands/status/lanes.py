@@ -5,7 +5,7 @@ import contextlib
 import functools
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import aiohttp
@@ -81,22 +81,28 @@ async def other_apps(settings: Settings, cluster: Cluster) -> list[tuple[str, st
 
     A changelog names the application, and the members of its group have the input topic. Groups that this user may not see are left out.
     """
-    found = []
+    inputs = {address.name: address.input_topic for address in settings.addresses}
+    found: list[tuple[str, str]] = []
     with contextlib.suppress(KafkaError, OSError):
-        topics = await cluster.connection.admin.list_topics()
-        for address in settings.addresses:
-            end = wire_names.changelog_topic("", address.name)
-            apps = {topic.removesuffix(end) for topic in topics if topic.endswith(end)} - {
-                "",
-                settings.app.id,
-            }
-            for app in sorted(apps):
-                with contextlib.suppress(GroupAuthorizationFailedError):
-                    members = (await cluster.groups.members(app)).members
-                    if any(
-                        topic == address.input_topic for member in members for topic, _ in member.partitions
-                    ):
-                        found.append((address.name, app))
+        named = _named_by_changelogs(await cluster.connection.admin.list_topics(), inputs)
+        for app in sorted(named.keys() - {settings.app.id}):
+            with contextlib.suppress(GroupAuthorizationFailedError):
+                members = (await cluster.groups.members(app)).members
+                read = {topic for member in members for topic, _ in member.partitions}
+                found += [(address, app) for address in sorted(named[app]) if inputs[address] in read]
+    return found
+
+
+def _named_by_changelogs(topics: Iterable[str], addresses: Collection[str]) -> dict[str, set[str]]:
+    """Return possible ``app.id`` → addresses, from the names of changelogs. Both may have hyphens, so a name may give several pairs."""
+    found: dict[str, set[str]] = {}
+    _, end = wire_names.changelog_topic("", "\0").split("\0")
+    for topic in topics:
+        words = topic.removesuffix(end).split("-") if topic.endswith(end) else []
+        for cut in range(1, len(words)):
+            app, address = "-".join(words[:cut]), "-".join(words[cut:])
+            if app and address in addresses:
+                found.setdefault(app, set()).add(address)
     return found
 
 

@@ -5,7 +5,7 @@ import pytest
 from app.commands.status import page
 from app.commands.status import status as verb
 from app.commands.status.findings import findings
-from app.commands.status.lanes import _lane, _lanes_of, _Waiting
+from app.commands.status.lanes import _lane, _lanes_of, _named_by_changelogs, _Waiting
 from app.commands.status.model import NOBODY, UNKNOWN
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Meta
@@ -64,3 +64,11 @@ def test_a_file_with_other_lanes(state: str, stands: bool) -> None:
     [item] = [item for item in found if item.where == "address orders"]
 
     assert (item.what, item.command, item.stands) == ("other lanes", "ringfence topics check", stands)
+
+
+def test_applications_of_changelogs() -> None:
+    """Names with hyphens give all pairs of application and address that they may be made of."""
+    topics = ["shop-eu-orders-changelog", "shop-changelog", "-orders-changelog", "shop-eu-orders-forward"]
+    found = _named_by_changelogs(topics, {"orders", "eu-orders", "payments"})
+
+    assert found == {"shop-eu": {"orders"}, "shop": {"eu-orders"}}
