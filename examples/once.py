@@ -17,33 +17,18 @@ def handle(message: Message) -> None:
     """Add the message to the account of its group, once."""
     store = _store()
     with store:  # one transaction: both or neither
-        # Lock before the read. Otherwise a late holder of the partition could read too before this one has written.
-        store.execute("BEGIN IMMEDIATE")
-        group = message.group or b""
-        if message.redriven:
-            # It comes after later messages of its group, so their offsets say nothing about it.
-            try:
-                store.execute("INSERT INTO redriven VALUES (?, ?)", (message.source, message.redriven))
-            except sqlite3.IntegrityError:
-                return  # a repeated message: its effect is there
-            _add(store, group)
-            return
-        applied = store.execute("SELECT last FROM applied WHERE account = ?", (group,)).fetchone()
-        if applied is not None and message.offset <= applied[0]:
-            return  # a repeated message: its effect is there
-        _add(store, group)
-        store.execute(
-            "INSERT INTO applied VALUES (?, ?, ?) ON CONFLICT (account) DO UPDATE SET last = excluded.last, "
-            "source = excluded.source",
-            (group, message.offset, message.source),
+        # The insert locks the store before it looks. A late holder of the partition waits here.
+        place = store.execute(
+            "INSERT INTO done VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            # Parts of a transaction share their source. An operator may redrive a dead letter several times.
+            (message.source, str(message.part or ""), message.redriven),
         )
-
-
-def _add(store: sqlite3.Connection, group: bytes) -> None:
-    store.execute(
-        "INSERT INTO balance VALUES (?, 1) ON CONFLICT (account) DO UPDATE SET messages = messages + 1",
-        (group,),
-    )
+        if not place.rowcount:
+            return  # a repeated message: its effect is there
+        store.execute(
+            "INSERT INTO balance VALUES (?, 1) ON CONFLICT (account) DO UPDATE SET messages = messages + 1",
+            (message.group or b"",),
+        )
 
 
 def _store() -> sqlite3.Connection:
@@ -53,9 +38,7 @@ def _store() -> sqlite3.Connection:
         store.execute("PRAGMA journal_mode = WAL")
         store.execute("CREATE TABLE IF NOT EXISTS balance (account BLOB PRIMARY KEY, messages INTEGER)")
         store.execute(
-            "CREATE TABLE IF NOT EXISTS applied (account BLOB PRIMARY KEY, last INTEGER, source TEXT)"
-        )
-        store.execute(
-            "CREATE TABLE IF NOT EXISTS redriven (source TEXT, number INTEGER, PRIMARY KEY (source, number))"
+            "CREATE TABLE IF NOT EXISTS done "
+            "(source TEXT, part TEXT, redriven INTEGER, PRIMARY KEY (source, part, redriven))"
         )
     return store

@@ -1,7 +1,8 @@
-"""The example whose effect happens once, under two holders at the same moment."""
+"""The example whose effect happens once: for each message, and under two holders at the same moment."""
 
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from examples import once
+from ringfence_client import PartNumber
 from ringfence_client.handlers.message import Fence, Message
 
 WAIT_S = 30.0
@@ -59,3 +61,20 @@ def test_late_holder_looks_after_the_other_has_written(
     assert store.execute("SELECT messages FROM balance").fetchall() == [(1,)]
     for connection in (store, other, waits):
         connection.close()
+
+
+def test_each_message_has_its_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages without a group come from all partitions, parts share their source, and a dead letter is redriven."""
+    monkeypatch.setenv("ONCE_DATABASE", str(tmp_path / "once.db"))
+    monkeypatch.setattr(once, "_connections", SimpleNamespace())
+    ungrouped = [
+        replace(_message(), group=None, source=f"orders/{n % 2}/{n}", offset=9 - n) for n in range(9)
+    ]
+    parts = [replace(_message(), part=PartNumber(n, 2), redriven=m) for n in (1, 2) for m in (0, 1)]
+
+    for message in [*ungrouped, *parts] * 2:
+        once.handle(message)
+    balances = once._store().execute("SELECT * FROM balance").fetchall()
+    once._store().close()
+
+    assert sorted(balances) == [(b"", 9), (b"account", 4)]
