@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -17,6 +18,7 @@ _OAUTH: Final = ("sasl_oauth_callback", *_CREDENTIALS, "sasl_oauth_scope")
 _FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 _VARIABLES: Final = ("sasl_password_env", "sasl_oauth_client_secret_env", "ssl_key_password_env")
 _OAUTHBEARER: Final = "OAUTHBEARER"
+_HOST: Final = re.compile(r"[^][:/@?#\s]+")
 _FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 NOT_SET: Final = (
@@ -86,10 +88,12 @@ class KafkaSettings(Section):
     @field_validator("bootstrap_servers")
     @classmethod
     def _host_and_port(cls, value: str) -> str:
-        for server in value.split(","):
-            host, _, port = server.strip().rpartition(":")
-            if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
-                raise ValueError(f"{server.strip()!r} is not host:port; write for example 127.0.0.1:9092")
+        for server in map(str.strip, value.split(",")):
+            host, _, port = server.rpartition(":")
+            if not _is_host(host) or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
+                raise ValueError(
+                    f"{server!r} is not host:port or [IPv6]:port; write for example 127.0.0.1:9092 or [::1]:9092"
+                )
         return value
 
     @property
@@ -174,6 +178,17 @@ class KafkaSettings(Section):
 
     def _secrets(self) -> Mapping[str, str]:
         return properties.read_properties(self.command_config).secrets if self.command_config else {}
+
+
+def _is_host(text: str) -> bool:
+    """Return whether a text is a name, an IPv4 address, or an IPv6 address in brackets."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return _HOST.fullmatch(text) is not None
+    try:
+        IPv6Address(text[1:-1])
+    except ValueError:
+        return False
+    return True
 
 
 def _access_faults(access: KafkaSettings, secrets: Mapping[str, str]) -> Iterator[str]:

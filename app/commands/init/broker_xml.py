@@ -15,7 +15,7 @@ from ringfence_kafka.errors import ConfigurationError
 
 _PLACEHOLDER: Final = re.compile(r"\$\{[^:}]*:([^}]*)\}")
 """System property with a default, which replaces it here."""
-_HOST: Final = re.compile(r"//([^:/?,;()\s]+)")
+_HOST: Final = re.compile(r"//(\[[^]]+\]|[^][:/?,;()\s]+)")
 _NAMESPACE_END: Final = "}"
 
 
@@ -52,13 +52,14 @@ class BrokerFile:
             yield setting.get("match", ""), {item.tag: clean(item.text) for item in setting}
 
     def hosts(self, connector: str) -> list[str]:
-        """Return the hosts of a connector."""
+        """Return the hosts of a connector. An IPv6 address is without its brackets."""
         for item in self.root.iterfind("connectors/connector"):
             if item.get("name") == connector:
                 given = [
                     param.get("value", "") for param in item.iterfind("param") if param.get("key") == "host"
                 ]
-                return [clean(host) for host in given] or _HOST.findall(clean(item.text))
+                hosts = [clean(host) for host in given] or _HOST.findall(clean(item.text))
+                return [host.strip("[]") for host in hosts]
         return []
 
 

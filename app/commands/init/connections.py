@@ -80,7 +80,7 @@ class Connections:
 
     def _servers(self, names: list[str]) -> str:
         hosts = dict.fromkeys(host for name in names for host in self._broker.hosts(name))
-        return ",".join(f"{host}:{_PORT}" for host in hosts)
+        return ",".join(f"[{host}]:{_PORT}" if ":" in host else f"{host}:{_PORT}" for host in hosts)
 
     def connections(self) -> Iterator[Table]:
         """Yield a table for each cluster connection."""

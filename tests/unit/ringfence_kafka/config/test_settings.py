@@ -119,7 +119,7 @@ def test_static_members_have_names() -> None:
     assert named.app.instance_name == "orders-0"
 
 
-@pytest.mark.parametrize("servers", ["a:1", "a:65535", "a:1,b:2", "a:1, b:2", "[::1]:9092"])
+@pytest.mark.parametrize("servers", ["a:1", "a:65535", "a:1,b:2", "a:1, b:2", "[::1]:9092", "kafka_1.x:1"])
 def test_bootstrap_servers(servers: str) -> None:
     assert validate({"kafka": {"bootstrap_servers": servers}}).kafka.bootstrap_servers == servers
 
@@ -278,12 +278,29 @@ def test_fault_in_a_pattern(key: str, value: Any, expected: str, others: list[st
 
 @pytest.mark.parametrize(
     ("servers", "culprit"),
-    [(":9092", ":9092"), ("a:65536", "a:65536"), ("a:1,b", "b"), ("a:1,", ""), ("a:²", "a:²")],
+    [
+        *(
+            (text, text)
+            for text in (
+                ":9092",
+                "a:65536",
+                "a:²",
+                "[:9092",
+                "]:9092",
+                "[]:9092",
+                "[::1]x:9092",
+                "http://a:9092",
+                "::1:9092",
+            )
+        ),
+        ("a:1,b", "b"),
+        ("a:1,", ""),
+    ],
 )
 def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
     assert _fault({"kafka": {"bootstrap_servers": servers}}) == (
-        f"settings: kafka.bootstrap_servers = {servers!r}: {culprit!r} is not host:port; "
-        "write for example 127.0.0.1:9092"
+        f"settings: kafka.bootstrap_servers = {servers!r}: {culprit!r} is not host:port or [IPv6]:port; "
+        "write for example 127.0.0.1:9092 or [::1]:9092"
     )
 
 

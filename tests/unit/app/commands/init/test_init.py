@@ -135,7 +135,7 @@ def test_artemis() -> None:
     assert "max-delivery-attempts without a limit" in text
 
     # A bridge keeps its filter; one whose filter or target has no form here stands behind #, with the reason.
-    hosts = "paris-1.example:9092,paris-2.example:9092"
+    hosts = "paris-1.example:9092,[::1]:9092"
     [bridge], [connection] = data["bridges"], data["cluster_connections"]
     assert bridge == {
         "name": "to-paris",
