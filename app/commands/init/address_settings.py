@@ -19,8 +19,9 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,6})?")
 _PERSIST: Final = "persist-id-cache"
 _ATTEMPTS: Final = 10
 """Default of max-delivery-attempts in both brokers."""
+_LIMIT: Final = "max-delivery-attempts"
 _RETRIES: Final = (
-    "max-delivery-attempts", "redelivery-delay", "redelivery-delay-multiplier", "redelivery-multiplier", "max-redelivery-delay",
+    _LIMIT, "redelivery-delay", "redelivery-delay-multiplier", "redelivery-multiplier", "max-redelivery-delay",
     "redelivery-collision-avoidance-factor",
 )  # fmt: skip
 _DEAD: Final = ("dead-letter-address", "expiry-address")
@@ -61,8 +62,10 @@ class AddressSettings:
         """Return ``[address_defaults]``, and record keys without a counterpart."""
         broker = self._broker
         ours = self._values({_ID_CACHE_SIZE: self._default_size()}) | {"lanes": 1}
-        if broker.text(_PERSIST) == "false":
+        if (persist := broker.text(_PERSIST).lower()) == "false":
             ours["persist_id_cache"] = False
+        elif persist not in {"", "true"}:
+            self._remarks.add(f"{_PERSIST} = {persist[:20]!r}", "it is not true or false")
         self._remark()
         reason = f"{broker.product} remembers the IDs of a whole address, as lanes = 1 does; lanes = 0 spreads an address over workers."
         return section("[address_defaults]", ours, [reason])
@@ -102,7 +105,14 @@ class AddressSettings:
     def addresses(self, more: Sequence[str]) -> Iterator[Table]:
         """Yield an entry for each address, and for ``more`` names."""
         literal = [match for match, _ in self._settings if not _has_wildcard(match)]
-        for name in dict.fromkeys((*self._queues, *literal, *more)):
+        names = dict.fromkeys((*self._queues, *literal, *more))
+        for match, keys in self._settings:
+            for key in _RETRIES:
+                if key in keys and not any(_matches(match, name) for name in names):
+                    self._remarks.add(
+                        f"{key} ({match})", "retries are options of ringfence consume, for each address"
+                    )
+        for name in names:
             if name in self._dead and name not in more:
                 self._remarks.add(f"address {name}", "it holds dead letters or expired messages only")
             elif name and not name.startswith(_INTERNAL):
@@ -132,22 +142,27 @@ class AddressSettings:
         numbers = {key: float(keys[key]) for key in _RETRIES if _NUMBER.fullmatch(keys.get(key, ""))}
         for key in sorted(keys.keys() & set(_RETRIES) - numbers.keys()):
             self._remarks.add(f"{key} = {keys[key][:20]!r}", "it is not a number")
-        attempts = int(numbers.get("max-delivery-attempts", _ATTEMPTS))
+        attempts = int(numbers.get(_LIMIT, _ATTEMPTS))
+        delay = numbers.get("redelivery-delay", 0.0) if attempts != 1 else 0.0
+        growth = numbers.get("redelivery-delay-multiplier", numbers.get("redelivery-multiplier", 1.0))
+        options: dict[str, Any] = {"max_attempts": attempts}
         if attempts < 1:
             self._remarks.add(
-                "max-delivery-attempts without a limit",
-                "each message has a last attempt; choose --max-attempts",
+                f"{_LIMIT} = {attempts}", "each message has a last attempt; choose --max-attempts"
             )
-            return ""
-        options: dict[str, Any] = {"max_attempts": attempts}
-        if delay := numbers.get("redelivery-delay"):
-            growth = numbers.get("redelivery-delay-multiplier", numbers.get("redelivery-multiplier", 1.0))
+            options = {}
+        idle = set(_RETRIES) - {_LIMIT}
+        if delay:
+            idle = set() if growth > 1 else {"max-redelivery-delay"}
             options |= {"retry_delay": delay / 1_000, "retry_multiplier": growth}
             if growth > 1:
                 options["retry_max"] = numbers.get("max-redelivery-delay", 10 * delay) / 1_000
             options["retry_jitter"] = numbers.get("redelivery-collision-avoidance-factor", 0.0)
-        if attempts == 1:
-            options = {"max_attempts": 1}
+        for key in sorted(key for key in idle if numbers.get(key)):
+            self._remarks.add(
+                f"{key} ({name})",
+                "it has no effect without a second attempt, a delay that it changes, or growth",
+            )
         try:
             ConsumerOptions(**options)
         except ValueError as error:

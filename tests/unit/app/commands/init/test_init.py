@@ -132,7 +132,7 @@ def test_artemis() -> None:
         '--retry-jitter 0\n[[addresses]]\nname = "orders.eu"\n'
     ) in text
     assert "# Each queue there is a consumer group here: billing, stock\n" in text
-    assert "max-delivery-attempts without a limit" in text
+    assert "max-delivery-attempts = -1: each message has a last attempt" in text
 
     # A bridge keeps its filter; one whose filter or target has no form here stands behind #, with the reason.
     hosts = "paris-1.example:9092,[::1]:9092"
@@ -195,3 +195,36 @@ def test_an_impossible_size(size: str) -> None:
     assert "id_cache_size" not in _imported(file)["address_defaults"]
     listed = f"# - id-cache-size = '{size}': it is not 0 to 2,147,483,647"
     assert listed in Path("ringfence.toml").read_text("utf-8")
+
+
+def test_each_setting_is_imported_or_listed() -> None:
+    """A delay without a limit of attempts is imported. Impossible values and settings without an effect are listed."""
+    settings = (
+        ("#", "max-delivery-attempts", -1),
+        ("#", "redelivery-delay", 5000),
+        ("a", "max-delivery-attempts", 0),
+        ("a", "redelivery-multiplier", 0.5),
+        ("b", "redelivery-delay", 0),
+        ("b", "redelivery-multiplier", 2),
+        ("x.#", "max-redelivery-delay", 7),
+    )
+    elements = (
+        f"<address-setting match='{match}'><{key}>{value}</{key}></address-setting>"
+        for match, key, value in settings
+    )
+    Path("broker.xml").write_text(
+        "<configuration><core><persist-id-cache>maybe</persist-id-cache><addresses><address name='c'/></addresses>"
+        f"<address-settings>{''.join(elements)}</address-settings></core></configuration>"
+    )
+    _imported(Path("broker.xml"))
+    text = Path("ringfence.toml").read_text("utf-8")
+
+    for part in (
+        "# ringfence consume c … --retry-delay 5 --retry-multiplier 1 --retry-jitter 0\n",
+        "# - max-delivery-attempts = -1, max-delivery-attempts = 0: ",
+        "# - retries of a: retry_multiplier = 0.5: ",
+        "# - redelivery-multiplier (b): ",
+        "# - max-redelivery-delay (x.#): ",
+        "# - persist-id-cache = 'maybe': ",
+    ):
+        assert part in text
