@@ -45,6 +45,11 @@ def shown(name: bytes) -> str:
     return f"text:{text}" if not text or text.startswith(("hex:", "text:", "-")) else text
 
 
+def in_sentence(name: bytes) -> str:
+    """Return a group's name for a sentence, where ``text:`` alone looks like a mistake."""
+    return shown(name) if name else f"the empty group ({shown(name)})"
+
+
 def in_table(name: bytes | None) -> str:
     """Return a group's name for a table. A cut name shows its length."""
     if name is None:

@@ -61,6 +61,7 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
         after = scene.show()
         table = scene.verb("show")
         nothing = scene.verb("purge", "nobody", fails=True)
+        empty = scene.verb("skip", "", fails=True)
         second = after["bad"]["head_offset"]
         buried = scene.verb("skip", "bad", "--to-dlq")
         rest = scene.verb("purge", "bad", "--to-dlq", "--yes")
@@ -95,6 +96,7 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert after["bad"]["head_offset"] > shown["bad"]["head_offset"]
     assert "runs for" in table
     assert "nothing to drop" in nothing
+    assert "the empty group (text:) has no message" in empty
 
 
 def test_a_parked_message_has_one_dead_letter(bootstrap: str, tmp_path: Path) -> None:

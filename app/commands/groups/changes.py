@@ -53,7 +53,7 @@ def drop(
     """
     found = settings.configured(address)
     order = Order(group_names.parse(name), skip, letters)
-    name, topic = group_names.shown(order.name), found.accepted_topic
+    name, topic = group_names.in_sentence(order.name), found.accepted_topic
     meant = None
     if not yes and can_ask():
         meant = _run(settings, found, group, lambda consumers: consumers.meant(order))
@@ -95,7 +95,7 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
     """
     key = group_names.parse(name)
     places = _run(settings, settings.configured(address), group, lambda consumers: consumers.release(key))
-    name = group_names.shown(key)
+    name = group_names.in_sentence(key)
     for place in places:
         click.echo(
             f"released  {place}  a coroutine is cancelled and its message tried again in 10 s or more; a "

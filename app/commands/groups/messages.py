@@ -68,7 +68,8 @@ def show_messages(
         for message in messages:
             _print(message)
     else:
-        click.echo(f"nothing  no message of {group_names.shown(key)} waits for {consumer_group} at {address}")
+        group = group_names.in_sentence(key)
+        click.echo(f"nothing  no message of {group} waits for {consumer_group} at {address}")
     return 0 if messages else NOTHING
 
 

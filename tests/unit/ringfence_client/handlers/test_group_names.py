@@ -23,6 +23,12 @@ def test_in_a_table() -> None:
     assert group_names.in_table(b"x" * 5_000) == "x" * 100 + "\u2026 (5,000 bytes)"
 
 
+def test_in_a_sentence() -> None:
+    """The empty group is named, not only quoted as commands take it."""
+    assert group_names.in_sentence(b"g-1") == "g-1"
+    assert group_names.in_sentence(b"") == "the empty group (text:)"
+
+
 def test_bytes_that_the_locale_cannot_read() -> None:
     """Surrogates of Python are the bytes of the name. A malformed hex name is refused with the way out."""
     assert group_names.parse("g-\udcc3\udcbc") == "g-\u00fc".encode()
