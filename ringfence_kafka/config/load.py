@@ -102,7 +102,7 @@ def read_document(
     text = ""
     try:
         if path.exists() or not optional:
-            text = path.read_text("utf-8")
+            text = path.read_text("utf-8-sig")
         data = tomllib.loads(text)
     except OSError as error:
         raise ConfigurationError(

@@ -385,7 +385,10 @@ def test_fault_of_the_defaults_is_told_once() -> None:
 
 
 def test_no_file_that_can_be_read(file: Path) -> None:
-    """A missing or unreadable file, or a folder, is an error, and defaults do not replace it. TOML is UTF-8."""
+    """A missing or unreadable file, or a folder, is an error, and defaults do not replace it.
+
+    TOML is UTF-8, with or without a byte order mark.
+    """
 
     def refused(place: Path, expected: str) -> None:
         with pytest.raises(ConfigurationError, match=rf"^{re.escape(str(place))}: {expected}$"):
@@ -398,6 +401,8 @@ def test_no_file_that_can_be_read(file: Path) -> None:
     refused(file, "not TOML: .*line 2.*")
     file.write_bytes(b'[app]\nid = "\xff"\n')
     refused(file, "not TOML: 'utf-8' codec.*")
+    file.write_text('[app]\nid = "x"\n', "utf-8-sig")
+    assert load(file, {}).app.id == "x"
 
 
 # -- the environment ----------------------------------------------------------------------------------------------
