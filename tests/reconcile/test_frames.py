@@ -8,13 +8,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.names import Anomaly, rows
-from reconcile.run.frames import journal
+from reconcile.run.frames import journal, ring_numbers
 from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.journal import Emptied, RingHistory
 from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut
 from reconcile.run.history.history import Run
 from reconcile.run.history.layout import results_folder
-from reconcile.run.history.rings import Rings
+from reconcile.run.history.rings import Regrouped, Rings, regroups
 from reconcile.run.measures import counts
 from reconcile.run.measures.counts import BACKLOG_READ_MAX
 from reconcile.spark.files import LocalFiles
@@ -88,6 +88,24 @@ def test_what_the_journal_tells(spark: SparkSession) -> None:
         4: [RingHistory(0, 9, None)],
     }
     assert journal.ring_histories(None) == {}
+
+
+def test_rings_of_addresses_beside_a_regrouped_one(spark: SparkSession) -> None:
+    """A regrouping changes the ring numbers of its own address alone, wherever the others stand in the file."""
+    regrouped = Rings.from_settings(
+        0, 2, regroups([Regrouped(5 + lane, lane, 1, 2, (9, 9), 0, 0) for lane in (0, 1)])
+    )
+    each, one = Rings.from_settings(0, 2), Rings.from_settings(1, 2)
+    records = spark.createDataFrame(
+        [(address, partition, 10) for address in (0, 1) for partition in (0, 1)],
+        "address int, partition int, offset bigint",
+    )
+
+    def found(*rings: Rings) -> list[int]:
+        return [row[0] for row in records.select(ring_numbers.of_inputs(rings)).collect()]
+
+    assert found(regrouped, each) == [1, 2, 0, 1]
+    assert found(one, regrouped) == [0, 0, 1, 2]
 
 
 def test_the_largest_ring() -> None:

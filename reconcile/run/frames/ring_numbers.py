@@ -56,7 +56,7 @@ def _by_address(rings: Sequence[Rings], column: Callable[[Rings], Column]) -> Co
     alike: dict[tuple[object, ...], list[int]] = {}
     for number, item in enumerate(rings):
         lanes = 0 if item.layout.lanes == item.layout.partitions else item.layout.lanes
-        key = (number,) if item.regroups else (lanes,)
+        key = ("address", number) if item.regroups else ("lanes", lanes)
         alike.setdefault(key, []).append(number)
     (_, first), *others = alike.items()
     found = column(rings[first[0]])
