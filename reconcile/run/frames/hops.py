@@ -34,18 +34,24 @@ _FORGOTTEN: Final = "forgotten"
 
 
 def followed(
-    evidence: DataFrame, kept: DataFrame | None, events: DataFrame | None, present: Column | None = None
+    evidence: DataFrame,
+    kept: DataFrame | None,
+    events: DataFrame | None,
+    grown: DataFrame | None = None,
+    present: Column | None = None,
 ) -> DataFrame:
     """Return :data:`reconcile.spark.schemas.FOLLOWED`: what lanes knew of each hop.
 
-    ``evidence`` matches :data:`OF_HOPS`; ``kept`` are hops of earlier runs; ``present`` is the ring of the
-    lane that now has the row's hop; None = the ring that judged it.
+    ``evidence`` matches :data:`OF_HOPS`; ``kept`` are hops of earlier runs; ``grown`` are the events that added
+    lanes; ``present`` is the ring of the lane that now has the row's hop; None = the ring that judged it.
     """
     rows = evidence.withColumns(
         {"kept": F.lit(False), "accepted": F.coalesce(F.col("whole").isin(*PASSED), F.lit(False))}
     )
     if kept is not None:
         rows = rows.unionByName(kept.withColumn("kept", F.lit(True)), allowMissingColumns=True)
+    if grown is not None:
+        rows = rows.unionByName(_copied(rows, events, grown))
     # Hops of earlier runs sort first, even if the topic was truncated since.
     rows = rows.withColumn("at", F.when(F.col("kept"), -1).otherwise(F.col("offset")))
     rows = _with_epochs(rows, events).withColumn("ring", F.col("lane"))
@@ -69,6 +75,38 @@ def followed(
     ignored = F.col("whole").isNull() | ((F.col("whole") == DIVERTED) & F.col("original").isNull())
     resent = F.coalesce(known & ignored & _on() & ~F.col("waiting"), F.lit(False))
     return rows.select(*of_schema(FOLLOWED, {"resent": resent}))
+
+
+def _copied(rows: DataFrame, events: DataFrame | None, grown: DataFrame) -> DataFrame:
+    """Return a row for each hop and new lane that got a copy of it, as if an earlier run had kept the row.
+
+    A growth copies the hop memory of lane p to new lanes that equal p modulo the former number of lanes. The
+    offset of such a row is -1, so all events of the new lane come later. A row without an output or a place
+    in an earlier run is no evidence that the lane knew the hop.
+    """
+    shown = F.col("kept") | F.coalesce(F.col("whole").isin(*PASSED, DIVERTED, QUARANTINED), F.lit(False))
+    both = grown if events is None else grown.unionByName(events.where(F.coalesce("of_hops", F.lit(False))))
+    known = with_events(rows.where(shown & F.col("hop_offset").isNotNull()), both)
+    known = known.withColumn("events", future_events())
+    forgotten = F.get(F.filter("events", _of_hops), F.lit(0))["number"]
+    growths = F.filter(
+        "events",
+        lambda event: ~_of_hops(event) & (forgotten.isNull() | (event["number"] < forgotten)),
+    )
+    grew = known.withColumns(
+        {
+            "before": F.array_min(F.transform(growths, lambda event: event["before"])),
+            "after": F.array_max(F.transform(growths, lambda event: event["after"])),
+        }
+    ).where("before is not null")
+    copied = grew.withColumn("lane", F.explode(F.expr("sequence(lane + before, after - 1, before)")))
+    nowhere = {
+        "kept": F.lit(True),
+        "lane": F.col("lane").cast("int"),
+        "offset": F.lit(-1).cast("bigint"),
+        "forward_offset": F.lit(None).cast("bigint"),
+    }
+    return copied.withColumns(nowhere).select(*rows.columns)
 
 
 def _on() -> Column:

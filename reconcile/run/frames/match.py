@@ -15,7 +15,9 @@ _ORIGINAL = ["original", "original_partition", "original_offset"]
 _HAPPENED = ["fate", "nth", "marked", *_OUT, *_ORIGINAL]
 
 
-def matched(workspace: Workspace, events: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
+def matched(
+    workspace: Workspace, events: DataFrame | None, grown: DataFrame | None = None
+) -> tuple[DataFrame, DataFrame | None]:
     """Return the evidence, and :data:`reconcile.spark.schemas.FOLLOWED`, or None without bridged records."""
     frames = workspace.frames
     ahead = frames.ahead()
@@ -39,7 +41,7 @@ def matched(workspace: Workspace, events: DataFrame | None) -> tuple[DataFrame, 
         return evidence, None
     rings = frames.ring_numbers()
     present = ring_numbers.present(rings) if any(item.regroups for item in rings) else None
-    followed = hops.followed(evidence.where(hops.OF_HOPS), kept, events, present)
+    followed = hops.followed(evidence.where(hops.OF_HOPS), kept, events, grown, present)
     followed = workspace.scratch("hops", followed)
     others = evidence.where(~F.coalesce(F.expr(hops.OF_HOPS), F.lit(False)))
     return others.unionByName(hops.evidence_of(followed)), followed

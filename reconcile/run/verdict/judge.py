@@ -94,7 +94,7 @@ class Judge:
         if self.events is not None:  # few rows, which most later steps join
             self.events = self.workspace.scratch("events", self.events)
         events, self._grown = journal.of_growth(journal.without_regroups(self.events))
-        self._evidence, self._followed = match.matched(self.workspace, events)
+        self._evidence, self._followed = match.matched(self.workspace, events, self._grown)
         self.events = journal.of_rings(events)
         return f"{counted(records(cuts), 'offset')} of {counted(len(addresses), 'address', 'addresses')}"
 

@@ -316,6 +316,32 @@ def test_followed(frames: Frames, plan: str, name: str) -> None:
         assert expected is None or found == [*expected], kind
 
 
+def test_new_lanes_know_what_their_lane_knew(frames: Frames) -> None:
+    """A growth copies hops to new lanes, which ignore them when they come again, unless the old lane forgot them before."""
+    old = [_hop(4, 5), _hop(5, 6, fate=QUARANTINED), _hop(6, 7, **NOTHING)]
+    new = [_hop(at, 5 + at, lane=3, partition=3, **NOTHING) for at in range(4)]
+    growth: dict[str, Any] = {
+        "number": 7,
+        "input_next": 7,
+        "forward_next": 0,
+        "event": "grown",
+        "before": 1,
+        "after": 2,
+    }
+    again = {**growth, "number": 9, "before": 2, "after": 4}
+    cleared = {**growth, "number": 8, "event": "cleared", "before": 7, "of_hops": True}
+    twice, forgotten, from_another = range(3)
+    evidence = frames.evidence(*({**row, "address": at} for at in range(3) for row in (*old, *new)))
+    grown = [(twice, growth), (twice, again), (forgotten, growth), (forgotten, again), (from_another, again)]
+    events = frames.events({**cleared, "address": forgotten})
+    followed = cut(
+        hops.followed(evidence, None, events, frames.events(*({**row, "address": at} for at, row in grown)))
+    )
+
+    resent = followed.where("resent and lane = 3").select("address", "offset").collect()
+    assert sorted(map(tuple, resent)) == [(twice, 0), (twice, 1)]
+
+
 @pytest.mark.long
 def test_what_is_lost_makes_no_hop_known(spark: SparkSession, frames: Frames) -> None:
     """A lost hop is LOST alone and may be accepted later, in this run and in a later one. A duplicate by its own ID makes its hop known."""
