@@ -115,6 +115,15 @@ class AddressSettings(AddressDefaults):
 
     _list_of_addresses = listed("transaction_addresses")
 
+    @field_validator("name")
+    @classmethod
+    def _no_hop_memory(cls, value: str) -> str:
+        if value.startswith(wire_names.HOP_MEMORY):
+            raise ValueError(
+                f"begins with {wire_names.HOP_MEMORY}, which stands for the hop memory of an address: choose another name"
+            )
+        return value
+
     @model_validator(mode="before")
     @classmethod
     def _topics_follow_the_name(cls, data: object) -> object:

@@ -46,9 +46,7 @@ def address_of(settings: Settings, name: str) -> AddressSettings | None:
     Raises:
         ConfigurationError: The address does not exist.
     """
-    if not name.startswith(wire_names.HOP_MEMORY) or any(
-        address.name == name for address in settings.addresses
-    ):
+    if not name.startswith(wire_names.HOP_MEMORY):
         return None
     try:
         return settings.configured(name.removeprefix(wire_names.HOP_MEMORY))

@@ -139,10 +139,8 @@ class Sources:
         read = records.withColumn("event", F.from_json(F.col("value").cast("string"), _EVENT))
         text = "the journal is of a later version of the workers: use its ringfence reconcile"
         later = F.raise_error(F.lit(text)).cast(LONG)
-        # an address may have a name that begins like that of a hop memory
         numbers = self.numbers()
-        own = F.col("event.address").isin([*numbers])
-        of_hops = F.coalesce(F.col("event.address").startswith(wire_names.HOP_MEMORY) & ~own, F.lit(False))
+        of_hops = F.coalesce(F.col("event.address").startswith(wire_names.HOP_MEMORY), F.lit(False))
         bare = F.substr("event.address", F.lit(len(wire_names.HOP_MEMORY) + 1))
         address = F.when(of_hops, bare).otherwise(F.col("event.address"))
         named = read.withColumns({"address": address, "of_hops": of_hops})

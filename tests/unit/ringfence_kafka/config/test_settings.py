@@ -240,6 +240,8 @@ BAD_NAME = (
          (": the input topic of address 'a.b' would be topic 'a.b' and the input topic of address 'a_b' 'a_b': "
          "Kafka does not allow two topics that differ only in dots and underscores; rename one")),
         *(([{"name": name}], f"[{name}].name = {name!r}: {BAD_NAME}") for name in ("orders [eu", "a b*", "ä*", "[]*")),
+        ([{"name": "orders"}, {"name": "BRIDGE.orders"}],
+         "[BRIDGE.orders].name = 'BRIDGE.orders': begins with BRIDGE., which stands for the hop memory of an address: choose another name"),
     ],
 )  # fmt: skip
 def test_a_fault_of_the_addresses(entries: list[Any], expected: str) -> None:
