@@ -141,6 +141,11 @@ def headers_digest() -> Column:
     return F.when(few, F.xxhash64(*texts)).otherwise(of_many)
 
 
+def has_no_value(digest: str) -> Column:
+    """Return whether a column is the digest of an empty value or of null, which rings do not tell apart."""
+    return F.col(digest).isin(F.xxhash64(F.lit(b"")), F.xxhash64(F.lit(None).cast("binary")))
+
+
 def _is_users(header: str) -> str:
     """Return a condition that a header is the producer's, in SQL text: a list is a call for each item."""
     return f"{header}.key not in ({', '.join(map(repr, OURS))})"

@@ -24,6 +24,8 @@ from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVIDENCE, IDS, INT, RESE
 from reconcile.spark.topic_reader import concatenated
 from tests.reconcile.rows import Frames, cut
 
+OF_NULL, OF_EMPTY = 42, -7_444_071_767_201_028_348
+"""Spark's xxhash64 of null and of no bytes."""
 Row = dict[str, Any]
 Distance = tuple[int, int, int]
 """Lane, distance, age in seconds."""
@@ -125,6 +127,9 @@ CASES = {
             {"id": b"a", "value_digest": 3}, _dropped(b"a", value_digest=3),
         ],
         [(0, 1, 1), (0, 1, 1), (0, 1, 2), (0, 1, 4)],
+    ),
+    "null and empty are no conflict": Case(
+        [{"id": b"a", "value_digest": OF_NULL}, _dropped(b"a", value_digest=OF_EMPTY)], [(0, 1, 1)]
     ),
 }  # fmt: skip
 

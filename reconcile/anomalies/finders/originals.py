@@ -14,6 +14,7 @@ from reconcile.run.frames.journal import (
     size_between,
     with_events,
 )
+from reconcile.spark.columns import has_no_value
 from reconcile.spark.schemas import EVIDENCE, REPEATS
 
 REPEATING: Final = (
@@ -188,8 +189,7 @@ def conflicts(candidates: DataFrame, originals: DataFrame, orphans: DataFrame, r
     empty.
     """
     diverting = F.broadcast(rules.where("diverts_conflicts and not divert").select("address"))
-    nothing = F.xxhash64(F.lit(b"")), F.xxhash64(F.lit(None).cast("binary"))
-    plain = candidates.where("fate is null and parts is null").where(~F.col("value_digest").isin(*nothing))
+    plain = candidates.where("fate is null and parts is null").where(~has_no_value("value_digest"))
     of_unit = (F.col("part_number") > 0) | F.col("group_digest").isNull()
     same = F.col("c.address") == F.col("o.address"), F.col("c.id") == F.col("o.id")
     several = originals.groupBy("address", "id").agg(

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from reconcile.run.frames import id_positions
 from reconcile.run.frames.evidence import FIRST
-from reconcile.spark.columns import power_of_two
+from reconcile.spark.columns import has_no_value, power_of_two
 from reconcile.spark.constants import constant
 from reconcile.spark.schemas import ACCEPTED, REPEATS, RESENDS
 
@@ -170,7 +170,8 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
     original = F.when(F.col("accepted"), F.struct("earliest", "timestamp", "value_digest"))
     age = F.col("timestamp") - F.col("original.timestamp")
     apart = F.col("latest") - F.col("original.earliest")
-    other = F.col("value_digest") != F.col("original.value_digest")
+    neither = has_no_value("value_digest") & has_no_value("original.value_digest")
+    other = (F.col("value_digest") != F.col("original.value_digest")) & ~neither
     caught = F.when(F.col("accepted"), apart).otherwise(F.least(apart, capacity))
     return (
         rows.withColumn("original", F.last(original, ignorenulls=True).over(_before(of_id)))
