@@ -6,7 +6,7 @@ from typing import Final
 from agents.batch.batch import RecordContent
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.protocol.duplicate_id import CLOUDEVENTS_PREFIX, DuplicateIds
+from ringfence_kafka.protocol.duplicate_id import CLOUDEVENTS_PREFIX, NO_ID, DuplicateIds
 from ringfence_kafka.protocol.stored_ids import ID_BYTES_MAX, digest_id, encode_id
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -14,7 +14,7 @@ Found = tuple[list[bytes | None], list[int], list[int]]
 """Encoded duplicate ID of each record, None = no ID; then the indexes of envelopes, and of records that came over a bridge."""
 
 UNIDENTIFIED: Final = (
-    'no duplicate ID: neither the transaction nor a part of it has one (duplicate_id_missing = "quarantine")'
+    f'{NO_ID}: neither the transaction nor a part of it has one (duplicate_id_missing = "quarantine")'
 )
 """Reason in quarantine of an envelope without IDs."""
 

@@ -14,6 +14,8 @@ Forms = str | tuple[str, ...]
 Headers = Sequence[tuple[str, bytes | None]]
 
 PARTS_MAX: Final = 8
+NO_ID: Final = "no duplicate ID"
+"""Begin of the reason for which a message without an ID is in quarantine."""
 STRUCTURED_HEADER: Final = "content-type"
 STRUCTURED_TYPE: Final = b"application/cloudevents+json"
 """Start of the content type of a CloudEvent in structured mode, whose attributes are members of its JSON value."""
@@ -123,7 +125,7 @@ class DuplicateIds:
         """Return which part is missing, as a reason for quarantine; empty = none."""
         for part, found in zip(self.parts, self._found(headers, key, value), strict=True):
             if not found:
-                return f'no duplicate ID: {_missing(part)} (duplicate_id_missing = "quarantine")'
+                return f'{NO_ID}: {_missing(part)} (duplicate_id_missing = "quarantine")'
         return ""
 
     def _found(self, headers: Headers, key: bytes | None, value: bytes | None) -> list[bytes | None]:

@@ -10,6 +10,7 @@ from app.commands.status.formatting import quoted, share
 from app.commands.status.model import Address, Finding, FrequentId, Status
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.page.formats import age
+from ringfence_kafka.protocol.duplicate_id import NO_ID
 from ringfence_kafka.wording import counted, first_of
 
 COVERS_LITTLE_S: Final = 60.0
@@ -43,6 +44,9 @@ def quarantined(where: str, records: OpenRecords, arguments: str, chain_start: s
     what = records.described("quarantined record")
     if chain_start:
         do = f"fix the reason, then {resend_advice(chain_start)}"
+        return Finding(where, what, do, f"ringfence quarantine list {arguments}", stands=True)
+    if records.oldest_reason.startswith(NO_ID):
+        do = "have producers send them again with an ID, then discard these with `ringfence quarantine drop`; a redrive would leave them here"
         return Finding(where, what, do, f"ringfence quarantine list {arguments}", stands=True)
     do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
     return Finding(where, what, do, f"ringfence quarantine redrive {arguments}", stands=True)

@@ -56,6 +56,12 @@ def test_quarantined_records() -> None:
     found = only(replace(STATUS, addresses=[replace(address, quarantine=OPEN, chain_start="raw")]))
     assert "send the messages again to raw under new duplicate IDs" in found.do
     assert found.command == "ringfence quarantine list orders"
+    without = replace(
+        OPEN, oldest_reason='no duplicate ID: no header _AMQ_DUPL_ID (duplicate_id_missing = "quarantine")'
+    )
+    found = only(replace(STATUS, addresses=[replace(address, quarantine=without)]))
+    assert "send them again with an ID" in found.do
+    assert found.command == "ringfence quarantine list orders"
     found = only(replace(STATUS, bridges=[replace(BRIDGE, quarantine=OPEN)]))
     assert (found.where, found.stands) == ("bridge west", True)
     assert found.what == f"21 quarantined records {TEXT}"
