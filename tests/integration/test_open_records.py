@@ -105,7 +105,7 @@ def test_status_and_metrics(scene: Scene) -> None:
     assert plain["lanes"][0]["unchecked_headers"] == ["_amq_dupl_id"]
     redrive = f"ringfence dlq redrive {scene.name} --consumer-group {scene.group}"
     assert by_command[redrive]["what"].startswith("3 dead letters are open, the oldest for ")
-    assert by_command[f"ringfence quarantine redrive {scene.strict}"]["stands"]
+    assert by_command[f"ringfence quarantine list {scene.strict}"]["stands"]
     assert not by_command[f"ringfence audit {scene.name} --id-header _amq_dupl_id"]["stands"]
     html = scene.worker.page("/")
     assert "3 dead letters are open" in html

@@ -82,7 +82,7 @@ def _copied(rows: DataFrame, events: DataFrame | None, grown: DataFrame) -> Data
 
     A growth copies the hop memory of lane p to new lanes that equal p modulo the former number of lanes. The
     offset of such a row is -1, so all events of the new lane come later. A row without an output or a place
-    in an earlier run is no evidence that the lane knew the hop.
+    in an earlier run does not show that the lane knew the hop.
     """
     shown = F.col("kept") | F.coalesce(F.col("whole").isin(*PASSED, DIVERTED, QUARANTINED), F.lit(False))
     both = grown if events is None else grown.unionByName(events.where(F.coalesce("of_hops", F.lit(False))))
