@@ -146,21 +146,17 @@ def _moved_input(address: AddressSettings, now: int, before: int) -> str:
     if not address.lanes:
         return _moved(address.name, address.input_topic, now, before, "")
     count = next_count(now, before, address.lanes)
-    grow = (
-        f"'ringfence topics grow {address.name} --partitions {count}' gives it {count}. Or o"
-        if count
-        else "O"
-    )
+    grow = f"'ringfence topics grow {address.name} --partitions {count}' gives it {count}. " if count else ""
     return (
         f"{address.input_topic} has {counted(now, 'partition')}, it had {before} when its lanes began: with lanes = {address.lanes} groups and IDs "
-        f"have moved to other lanes. {grow}{_again(before)}"
+        f"have moved to other lanes. {grow}{_again(before, alone=not count)}"
     )
 
 
-def _again(partitions: int) -> str:
-    """Return the way out by a new topic, without the first letter."""
-    count = counted(partitions, "partition")
-    return f"nce nothing in it is unread, because that is lost, delete it and create it again with {count}, or {BEGIN_ANEW}"
+def _again(partitions: int, *, alone: bool) -> str:
+    """Return the way out by a new topic. ``alone``: there is no other one."""
+    count, once = counted(partitions, "partition"), "Once" if alone else "Or once"
+    return f"{once} nothing in it is unread, because that is lost, delete it and create it again with {count}, or {BEGIN_ANEW}"
 
 
 def next_count(now: int, before: int, lanes: int) -> int:
@@ -247,11 +243,11 @@ def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str
         f"{topic} has {counted(now, 'partition')}, it had {before} when its lanes began{still}: groups and IDs have moved to other "
         "partitions. "
     )
-    again = f"{_again(before)}{unused}"
+    again = f"{_again(before, alone=not grows)}{unused}"
     if not grows:
-        return f"{said}O{again}"
+        return f"{said}{again}"
     if witnesses:
         again += f". If lanes was set before, run 'ringfence rings regroup {grows} --lanes 0'"
     count = max(before, -(-now // before) * before)
     what = "continues with them" if now > before else f"finishes a growth to {before}, if one was begun"
-    return f"{said}Stop the workers: 'ringfence topics grow {grows} --partitions {count}' {what}. Or o{again}"
+    return f"{said}Stop the workers: 'ringfence topics grow {grows} --partitions {count}' {what}. {again}"

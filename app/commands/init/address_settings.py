@@ -107,8 +107,10 @@ class AddressSettings:
         literal = [match for match, _ in self._settings if not _has_wildcard(match)]
         names = dict.fromkeys((*self._queues, *literal, *more))
         for match, keys in self._settings:
+            if any(_matches(match, name) for name in names):
+                continue
             for key in _RETRIES:
-                if key in keys and not any(_matches(match, name) for name in names):
+                if key in keys:
                     self._remarks.add(
                         f"{key} ({match})", "retries are options of ringfence consume, for each address"
                     )

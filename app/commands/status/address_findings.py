@@ -46,7 +46,7 @@ def quarantined(where: str, records: OpenRecords, arguments: str, chain_start: s
         do = f"fix the reason, then {resend_advice(chain_start)}"
         return Finding(where, what, do, f"ringfence quarantine list {arguments}", stands=True)
     if records.oldest_reason.startswith(NO_ID):
-        do = "have producers send them again with an ID, then discard these with `ringfence quarantine drop`; a redrive would leave them here"
+        do = "a redrive leaves records without an ID: have producers send them again with an ID, then drop them; this command shows the reason of each record"
         return Finding(where, what, do, f"ringfence quarantine list {arguments}", stands=True)
     do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
     return Finding(where, what, do, f"ringfence quarantine redrive {arguments}", stands=True)

@@ -84,9 +84,8 @@ def _copied(rows: DataFrame, events: DataFrame | None, grown: DataFrame) -> Data
     offset of such a row is -1, so all events of the new lane come later. A row without an output or a place
     in an earlier run does not show that the lane knew the hop.
     """
-    shown = F.col("kept") | F.coalesce(F.col("whole").isin(*PASSED, DIVERTED, QUARANTINED), F.lit(False))
     both = grown if events is None else grown.unionByName(events.where(F.coalesce("of_hops", F.lit(False))))
-    known = with_events(rows.where(shown & F.col("hop_offset").isNotNull()), both)
+    known = with_events(rows.where(_shown() & F.col("hop_offset").isNotNull()), both)
     known = known.withColumn("events", future_events())
     forgotten = F.get(F.filter("events", _of_hops), F.lit(0))["number"]
     growths = F.filter(
@@ -107,6 +106,11 @@ def _copied(rows: DataFrame, events: DataFrame | None, grown: DataFrame) -> Data
         "forward_offset": F.lit(None).cast("bigint"),
     }
     return copied.withColumns(nowhere).select(*rows.columns)
+
+
+def _shown() -> Column:
+    """Return whether an output or an earlier run shows that the hop came."""
+    return F.col("kept") | F.coalesce(F.col("whole").isin(*PASSED, DIVERTED, QUARANTINED), F.lit(False))
 
 
 def _on() -> Column:
@@ -157,8 +161,7 @@ def _resized(event: Column) -> Column:
 def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
     """Return whether an output shows that the hop came to the lane from another input partition too."""
     window = Window.partitionBy(*same_hop)
-    shown = F.col("kept") | F.coalesce(F.col("whole").isin(*PASSED, DIVERTED, QUARANTINED), F.lit(False))
-    there = F.when(shown & F.col("noted"), F.col("partition"))
+    there = F.when(_shown() & F.col("noted"), F.col("partition"))
     first, last = F.min(there).over(window), F.max(there).over(window)
     found = F.coalesce((first != F.col("partition")) | (last != F.col("partition")), F.lit(False))
     return {"elsewhere": found & F.col("hop_offset").isNotNull()}

@@ -16,7 +16,7 @@ _HAPPENED = ["fate", "nth", "marked", *_OUT, *_ORIGINAL]
 
 
 def matched(
-    workspace: Workspace, events: DataFrame | None, grown: DataFrame | None = None
+    workspace: Workspace, events: DataFrame | None, grown: DataFrame | None
 ) -> tuple[DataFrame, DataFrame | None]:
     """Return the evidence, and :data:`reconcile.spark.schemas.FOLLOWED`, or None without bridged records."""
     frames = workspace.frames
