@@ -10,9 +10,10 @@ from typing import Final
 
 from app.demo.chain import ADDRESSES as CHAINED
 from app.demo.chain import Chain
-from app.demo.processes import WorkerProcess
+from app.demo.chain.consumers import SESSION_TIMEOUT_S
+from app.demo.processes import Child, WorkerProcess
 from app.demo.publish import Publisher
-from app.demo.stage import CHECK_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, log_of, play
+from app.demo.stage import CHECK_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, ended, log_of, play
 from app.demo.traffic import ADDRESSES, ONE_RING, PLAIN, Plan
 from app.demo.watch import AcceptedReader, Offsets, Positions, total
 from app.embedded import ports
@@ -114,9 +115,10 @@ class Demo:
         stopped = self._stage.stop(self._worker) == 0
         self._display.phase("check: another program compares all inputs with all outputs")
         self._display.close()
+        check_of_chain = self._start_check_of_chain()
         code = self._check(seconds)
         self._show_outage(seconds)
-        code = max(code, self._check_chain())
+        code = max(code, self._result_of_chain(check_of_chain))
         if code == 0:
             self._display.hand_over("The reconciliation run on Spark:")
             code = self._reconcile()
@@ -126,8 +128,7 @@ class Demo:
             self._display.say(f"a handler did not stop cleanly after SIGTERM:\n{self._chain.logs}")
         if not stopped:
             self._display.say(
-                f"the worker did not stop cleanly within {STOP_LIMIT_S:g} s of "
-                f"SIGTERM:\n{log_of(self._worker)}"
+                f"the worker did not stop cleanly within {STOP_LIMIT_S:g} s of SIGTERM:\n{log_of(self._worker)}"
             )
         return code if stopped and chain_stopped else max(code, 1)
 
@@ -219,18 +220,18 @@ class Demo:
             arguments += ["--killed", str(positions)]
         return self._stage.run(arguments, "check", CHECK_LIMIT_S)
 
-    def _check_chain(self) -> int:
-        """Run the chain's check, which prints one or two lines; return its exit code."""
+    def _start_check_of_chain(self) -> Child:
+        """Start the chain's check, which runs beside the first one."""
         killed = self._stage.directory / "killed-handler.json"
         killed.write_text(json.dumps(self._chain.killed_at), "utf-8")
-        arguments = [
-            "app.check.chain",
-            "--bootstrap",
-            self._broker.bootstrap_servers,
-            "--killed",
-            str(killed),
-        ]
-        code = self._stage.run(arguments, "check of the chain", CHECK_LIMIT_S)
+        arguments = ["-m", "app.check.chain", "--bootstrap", self._broker.bootstrap_servers]
+        log = self._stage.directory / "check-of-chain.log"
+        return self._stage.start([*arguments, "--killed", str(killed)], log)
+
+    def _result_of_chain(self, check: Child) -> int:
+        """Print the result of the chain's check; return its exit code."""
+        code = ended(check, "check of the chain", CHECK_LIMIT_S, self._stage.interruption.check)
+        self._display.say((self._stage.directory / "check-of-chain.log").read_text("utf-8").rstrip("\n"))
         if code == 1:
             self._display.say(f"the last lines of the logs of its handlers:\n{self._chain.logs}")
         return code
@@ -271,6 +272,7 @@ bootstrap_servers = {json.dumps(bootstrap)}
 id = "{APP_ID}"
 data_dir = {json.dumps(str(directory / "state"))}
 instance = "worker"
+session_timeout = {SESSION_TIMEOUT_S}
 web_port = {web_port}
 [address_defaults]
 partitions = {PARTITIONS}
