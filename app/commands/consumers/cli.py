@@ -38,7 +38,8 @@ def consumers_show(settings: Settings, address: str | None, group: str | None, a
 def consumers_forget(settings: Settings, name: str, discard_redriven: bool, yes: bool) -> int:
     """Delete the progress, the offsets and the states of a consumer GROUP that will not return.
 
-    Its dead letters stay. It refuses while redriven messages wait for GROUP. Exit code 1: no such group is known.
+    Its dead letters stay. It refuses while redriven messages wait for GROUP. A later consumer of that name has token 1, and addresses drop what
+    it sends again for the same messages: use another name to handle everything again. Exit code 1: no such group is known.
     """
     from app.commands.consumers.forget import forget
 

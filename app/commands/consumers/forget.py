@@ -75,7 +75,7 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
     of_states = f", the states that its handlers keep ({', '.join(states)})" if states else ""
     confirmed(
         f"Forget consumer group {group}: its progress in {len(kept)} records{of_states}, and its offsets? It has {unfinished}. The dead letters "
-        "stay. A consumer of that name begins as a new one",
+        "stay. A later consumer of that name has token 1, and addresses drop what it sends again for the same messages",
         yes=yes,
     )
     _delete_topics(admin, states)

@@ -264,7 +264,8 @@ def _report(address: AddressSettings, view: LaneView, restore: Restore) -> RingR
     by_sequence = attrgetter("sequence")
     oldest = entry(address, min(slots, key=by_sequence, default=None))
     newest = entry(address, max(slots, key=by_sequence, default=None))
-    covered = (newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
+    # A forwarded message keeps its older timestamp.
+    covered = max(0, newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
     meta, bridged, promise = restore.meta, len(restore.hops), None
     if meta.promise is not None:
         oldest_ms = oldest.timestamp if oldest else None
