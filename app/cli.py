@@ -20,7 +20,7 @@ from app.commands.consumers.cli import consumers
 from app.commands.demo import demo
 from app.commands.groups.cli import groups
 from app.commands.init.cli import init
-from app.commands.plan.plan import plan
+from app.commands.plan import plan
 from app.commands.reconcile import reconcile
 from app.commands.repair.cli import dlq, quarantine
 from app.commands.rings.cli import rings

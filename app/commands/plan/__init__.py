@@ -1,1 +1,0 @@
-"""``ringfence plan``: resources for a load."""
