@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, cast
 
 from ringfence_client.dispatch.attempt import Attempts
@@ -176,9 +176,17 @@ class Dispatcher:
         return dropped
 
     def give_up(
-        self, held: HeldPartition, group: bytes, *, skip: bool, below: int | None = None
+        self,
+        held: HeldPartition,
+        group: bytes,
+        *,
+        skip: bool,
+        below: int | None = None,
+        lost: Collection[int] = (),
     ) -> list[int]:
         """Send a group's messages below an offset to the dead letters; with ``skip``, only the first one.
+
+        ``lost``: offsets of parked messages whose dead letters are gone. These get another one.
 
         Returns:
             Their offsets; empty if a handler runs the first one. They are finished when their letters are written.
@@ -194,6 +202,7 @@ class Dispatcher:
             return []
         chosen = list(turn.offsets)[:1] if skip else [offset for offset in turn.offsets if offset in meant]
         turn.give_up(chosen)
+        held.window.redrives.lose_letters(set(chosen).intersection(lost))
         self._resting.due(turn)
         return chosen
 

@@ -181,7 +181,8 @@ class Pages:
             # Another message is first now, perhaps because of an earlier request whose answer was lost.
             return await _when_written(held, {"dropped": 0, "acquired": 0, "offsets": [], "gone": True})
         if body.get("letters"):
-            return await _given_up(held, group, self._consumer.dispatcher.give_up(held, group, skip=True))
+            chosen = self._consumer.dispatcher.give_up(held, group, skip=True, lost=_lost(body))
+            return await _given_up(held, group, chosen)
         dropped = self._consumer.dispatcher.skip(held, group)
         return await _dropped(held, group, dropped, set(before).difference(held.window.offsets_of(group)))
 
@@ -192,7 +193,7 @@ class Pages:
         if not isinstance(below, int):
             below = None
         if body.get("letters"):
-            chosen = self._consumer.dispatcher.give_up(held, group, skip=False, below=below)
+            chosen = self._consumer.dispatcher.give_up(held, group, skip=False, below=below, lost=_lost(body))
             return await _given_up(held, group, chosen)
         if below is None:
             below = await self._consumer.cluster.offsets.high_watermark(held.lease.topic, held.partition)
@@ -281,6 +282,12 @@ async def _when_written(held: HeldPartition, answer: Answer) -> Answer:
         text = f"it is not written within {WRITE_LIMIT_S:.0f} s; this consumer writes it while it runs"
         raise _RefusedRequestError(503, text) from error
     return answer
+
+
+def _lost(body: Any) -> set[int]:
+    """Return the offsets of parked messages whose dead letters are gone, as the request names them."""
+    lost = body.get("lost")
+    return {number for number in lost if isinstance(number, int)} if isinstance(lost, list) else set()
 
 
 def _acquired(held: HeldPartition, group: bytes) -> int:

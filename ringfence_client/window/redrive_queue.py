@@ -1,6 +1,6 @@
 """Dead-lettered messages of one partition that are processed again. Pure."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final
 
 from ringfence_client.progress.progress_record import Progress
@@ -56,6 +56,10 @@ class RedriveQueue:
             if item not in self.owed and item not in unfinished:
                 del self.counts[item]
         return True
+
+    def lose_letters(self, offsets: Iterable[int]) -> None:
+        """Record that these blocked messages have no dead letters any more. The caller ends their wait."""
+        self.blocked.difference_update(offsets)
 
     def missing(self) -> list[int]:
         """Return the offsets of redriven messages whose records are not fetched, in order."""

@@ -114,6 +114,36 @@ def test_a_parked_message_has_one_dead_letter(bootstrap: str, tmp_path: Path) ->
     assert {letter.value for letter in letters} == {b"v %d 0" % index for index in range(0, 3 * EACH, 3)}
 
 
+def test_parked_message_whose_dead_letter_is_gone(bootstrap: str, tmp_path: Path) -> None:
+    """It stays parked while its letter is open. Without it, a release tries it again, and --to-dlq writes another letter."""
+    scene = Scene(bootstrap, tmp_path)
+    topic = f"{scene.name}.dlq"
+    process = scene.consumer("--max-attempts", "1", "--on-dead-letter", "park")
+
+    def values() -> list[bytes | None]:
+        return [letter.value for letter in kafka.read_all(bootstrap, topic, 1)]
+
+    with consumers(process):
+        wait_for(lambda: values() == [b"v 0 0"], process.log)
+        parked = scene.verb("release", "bad", fails=True)
+        kafka.delete_before(bootstrap, topic, -1)
+        released = scene.verb("release", "bad")
+        wait_for(lambda: values() == [b"v 0 0"], process.log)
+        kafka.delete_before(bootstrap, topic, -1)
+        wait_for(lambda: scene.show()["bad"]["reason"] == "parked", lambda: str(scene.show()))
+        scene.verb("skip", "bad", "--to-dlq")
+        wait_for(lambda: values() == [b"v 0 0", b"v 3 0"], process.log)
+        kafka.delete_before(bootstrap, topic, -1)
+        assert process.stop() == 0
+        alone = scene.verb("release", "bad")
+        process.start()
+        wait_for(lambda: values() == [b"v 3 0"], process.log)
+
+    assert "is parked, and its dead letter is open: `ringfence dlq redrive" in parked
+    assert "its dead letter is gone: it is tried again" in released
+    assert "its dead letter is gone: it is tried again" in alone
+
+
 def test_unknown_consumer_group(bootstrap: str, tmp_path: Path) -> None:
     """A misspelt name drops nothing, and gives exit code 2: otherwise a future group would begin without the messages.
 

@@ -84,28 +84,36 @@ def drop(
 
 
 def release(settings: Settings, address: str, group: str, name: str) -> int:
-    """End the handler that runs the first message of a group, for one consumer group.
+    """End the handler that runs the first message of a group, or try a parked message again whose dead letter is gone.
 
     Returns:
-        0 ended, 1 no handler runs it.
+        0 done, 1 nothing to release.
 
     Raises:
         GroupError: The consumer group is unknown, or its consumer does not answer or refuses.
         BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     key = group_names.parse(name)
-    places = _run(settings, settings.configured(address), group, lambda consumers: consumers.release(key))
+    done = _run(settings, settings.configured(address), group, lambda consumers: consumers.release(key))
     name = group_names.in_sentence(key)
-    for place in places:
+    for place in done.ended:
         click.echo(
             f"released  {place}  a coroutine is cancelled and its message tried again in 10 s or more; a "
             f"thread continues, and {name} waits for it. `ringfence groups skip` drops the message in "
             "either case"
         )
-    if not places:
-        click.echo(f"nothing to release  no handler of {group} runs a message of {name}")
-        return 1
-    return 0
+    for place in done.tried_again:
+        click.echo(f"released  {place}  it was parked, and its dead letter is gone: it is tried again")
+    if done.ended or done.tried_again:
+        return 0
+    reason = f"no handler of {group} runs a message of {name}"
+    if done.parked:
+        reason = (
+            f"{', '.join(done.parked)} of {name} is parked, and its dead letter is open: `ringfence dlq redrive {address} --consumer-group "
+            f"{group}` tries it again"
+        )
+    click.echo(f"nothing to release  {reason}")
+    return 1
 
 
 def _which(topic: str, meant: Mapping[int, Meant], order: Order) -> str:

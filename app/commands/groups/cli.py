@@ -88,6 +88,7 @@ def groups_release(settings: Settings, address: str, name: str, group: str) -> i
     """End the handler of GROUP's first message at ADDRESS, as a failed attempt; the group pauses for 10 s or more.
 
     A coroutine is cancelled. A thread cannot be: its group waits for it, but it no longer counts as a running handler. `groups skip` drops the message.
+    A parked message whose dead letter is gone is tried again.
     """
     from app.commands.groups import changes
 

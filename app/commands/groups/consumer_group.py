@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from app.commands.groups import consumer_api, show
+from app.commands.groups import consumer_api, parked_messages, show
 from app.commands.groups.lease_holders import say_waiting
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
@@ -55,6 +55,17 @@ class Dropped(NamedTuple):
     """Offsets of the dropped messages, as far as known."""
 
 
+class Released(NamedTuple):
+    """Partitions where the first message of a group goes on."""
+
+    ended: list[str]
+    """Its handler was ended."""
+    tried_again: list[str]
+    """It was parked, and its dead letter is gone."""
+    parked: list[str]
+    """It stays parked, because its dead letter is open."""
+
+
 class ConsumerGroup:
     """One consumer group at one address, with a connection to the cluster."""
 
@@ -64,6 +75,8 @@ class ConsumerGroup:
         self._topic = address.accepted_topic
         self._cluster = cluster
         self._group = cluster.group_id
+        self._letters: set[tuple[int, int]] | None = None
+        """Partition and offset of each message with an open dead letter; None = not read yet."""
 
     async def progresses(self) -> list[tuple[int, Progress | None]]:
         """Return each partition with its progress record.
@@ -90,25 +103,52 @@ class ConsumerGroup:
                 meant[number] = Meant(now.topic_id, row.head_offset, now.end, row.depth)
         return meant
 
-    async def release(self, name: bytes) -> list[str]:
-        """End the handler of a group's first message; return the partitions where one ran."""
-        released = []
+    async def release(self, name: bytes) -> Released:
+        """End the handler of a group's first message, or try a parked one again whose dead letter is gone."""
+        done = Released([], [], [])
         for number, known in await self.progresses():
-            if known is None or known.released:
+            if known is None:
                 continue
             now = await show.read_position(self._cluster, self._topic, number, known)
-            if name.hex() not in await show.unfinished(self._settings, self._topic, number, now):
+            row = (await show.unfinished(self._settings, self._topic, number, now)).get(name.hex())
+            if row is None:
                 continue
-            answer = await self._ask(known.web, number, name, "release")
-            if isinstance(answer, str):
-                raise GroupError(
-                    f"{self._topic}/{number} is held by {known.holder}, which {answer}: run this again "
-                    "where its web server answers, or stop that consumer; its running messages are then "
-                    "handled again"
-                )
-            if answer["released"]:
-                released.append(f"{self._topic}/{number}")
-        return released
+            place = f"{self._topic}/{number}"
+            if row.head_offset in now.progress.blocked:
+                done.parked.append(f"{place}/{row.head_offset}")
+                if await self._lost_letters(number, now, row):
+                    await self._try_again(number, known, row.head_offset)
+                    done.tried_again.append(done.parked.pop())
+            elif not known.released and await self._end_handler(number, known, name):
+                done.ended.append(place)
+        return done
+
+    async def _end_handler(self, number: int, known: Progress, name: bytes) -> bool:
+        answer = await self._ask(known.web, number, name, "release")
+        if isinstance(answer, str):
+            raise GroupError(
+                f"{self._topic}/{number} is held by {known.holder}, which {answer}: run this again "
+                "where its web server answers, or stop that consumer; its running messages are then "
+                "handled again"
+            )
+        return bool(answer["released"])
+
+    async def _try_again(self, number: int, known: Progress, offset: int) -> None:
+        refusal = await parked_messages.try_again(
+            self._settings, self._address, self._group, number, known, offset
+        )
+        if refusal:
+            raise GroupError(f"{self._topic}/{number}/{offset} stays parked: {refusal}")
+
+    async def _lost_letters(
+        self, number: int, now: show.PartitionPosition, row: show.GroupRow
+    ) -> Sequence[int]:
+        """Return the offset of the group's first message if it is parked and its dead letter is gone."""
+        if row.head_offset not in now.progress.blocked:
+            return ()
+        if self._letters is None:
+            self._letters = await parked_messages.open_letters(self._settings, self._address, self._group)
+        return () if (number, row.head_offset) in self._letters else (row.head_offset,)
 
     async def drop(self, order: Order, meant: Mapping[int, Meant] | None) -> tuple[dict[int, Dropped], bool]:
         """Drop the messages ``meant``, or without them all messages.
@@ -144,7 +184,8 @@ class ConsumerGroup:
         """Drop messages through the holder, or directly if there is none. None = finished meanwhile."""
         refusal = "has no web server"
         if known is not None and known.web and not known.released:
-            answer = await self._ask_drop(known.web, number, order, row, now.end)
+            lost = await self._lost_letters(number, now, row) if order.letters else ()
+            answer = await self._ask_drop(known.web, number, order, row, now.end, lost)
             if isinstance(answer, dict):
                 if answer.get("gone"):
                     return None
@@ -178,11 +219,18 @@ class ConsumerGroup:
         return now, rows.get(order.name.hex())
 
     async def _ask_drop(
-        self, web: str, number: int, order: Order, row: show.GroupRow, below: int
+        self,
+        web: str,
+        number: int,
+        order: Order,
+        row: show.GroupRow,
+        below: int,
+        lost: Sequence[int],
     ) -> dict[str, Any] | str:
         """Ask the holder to drop messages, for a purge only below the offset ``below``.
 
         A holder writes only fetched messages to the dead letters, so it is asked again until all are written.
+        ``lost``: parked messages that get another dead letter.
         """
         offsets: list[int] = []
         moved_at = time.monotonic()
@@ -190,7 +238,7 @@ class ConsumerGroup:
             verb = "skip" if order.skip else "purge"
             head = row.head_offset
             answer = await self._ask(
-                web, number, order.name, verb, letters=order.letters, head=head, below=below
+                web, number, order.name, verb, letters=order.letters, head=head, below=below, lost=lost
             )
             if isinstance(answer, str) or order.skip or not order.letters:
                 return answer
@@ -214,11 +262,13 @@ class ConsumerGroup:
         letters: bool = False,
         head: int | None = None,
         below: int | None = None,
+        lost: Sequence[int] = (),
     ) -> dict[str, Any] | str:
         body = {
             "letters": letters,
             "head": head,
             "below": below,
+            "lost": list(lost),
             "consumer_group": self._group,
             "topic": self._topic,
             "partition": number,

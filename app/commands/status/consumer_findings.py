@@ -72,13 +72,14 @@ def _letters(consumers: Consumers, where: str) -> Iterator[Finding]:
         more = f" and {blocked - len(names[:SHOWN_MAX]):,} more" if blocked > len(names[:SHOWN_MAX]) else ""
         those = ("waits, its message has a dead letter", "wait, each behind a message with a dead letter")
         what.append(f"{counted(blocked, 'group')} {those[blocked > 1]}: {shown}{more}")
-    yield Finding(
-        where,
-        "; ".join(what),
-        "fix the cause, then redrive them; `ringfence dlq list` shows them, and `ringfence dlq drop` discards them",
-        f"ringfence dlq redrive {quoted(consumers.address)} --consumer-group {quoted(consumers.consumer_group)}",
-        stands=True,
-    )
+    do = "fix the cause, then redrive them; `ringfence dlq list` shows them, and `ringfence dlq drop` discards them"
+    command = f"ringfence dlq redrive {quoted(consumers.address)} --consumer-group {quoted(consumers.consumer_group)}"
+    if letters is None or (blocked > letters.count and not letters.at_least):
+        do = f"{do}; `ringfence groups release` tries a message again whose dead letter is gone"
+    if letters is None:
+        names = [share.blocked_group for share in consumers.partitions if share.blocked_group]
+        command = _groups("release", consumers, quoted(names[0]) if names else "GROUP")
+    yield Finding(where, "; ".join(what), do, command, stands=True)
 
 
 def left_letters(left: LeftLetters) -> Finding:

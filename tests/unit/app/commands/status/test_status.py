@@ -90,7 +90,7 @@ def _bridged(**changes: Any) -> Status:
         (with_share(lag=5, blocked=3, blocked_group="it's", head_age_seconds=3.0), True,
          "3 groups wait, each behind a message with a dead letter: it's and 2 more", "ringfence dlq drop"),
         (with_share(lag=5, blocked=1, head_age_seconds=3.0), True,
-         "1 group waits, its message has a dead letter: a group", "ringfence dlq redrive orders --consumer-group billing"),
+         "1 group waits, its message has a dead letter: a group", "ringfence groups release orders GROUP --consumer-group billing"),
         (with_share(**DEAD, silent_seconds=3.0), False, "c2 waits for the lease of c1, which has left", "--lease-timeout"),
         (with_share(**DEAD, silent_seconds=61.0), True, "c2 waits for the lease of c1, which has left", "--lease-timeout"),
         (with_share(lag=5, waits="c2", state="draining", running=1), False,
