@@ -88,7 +88,7 @@ class Survey:
 
         inputs, outputs = places("input"), places("forward", "accepted", "quarantine", "duplicates")
         of_journal = [(journal, number) for number in range(topics[journal].partitions)]
-        committed = cluster.committed([*inputs, *places("forward")])
+        committed = _judged(cluster.committed([*inputs, *places("forward")]), lanes, topics)
         highs = cluster.high_watermarks([*outputs, *of_journal])
         stable = cluster.stable_ends([*outputs, *of_journal], highs)
         starts = cluster.log_starts([*inputs, *outputs, *of_journal])
@@ -185,7 +185,7 @@ def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded
     places = [(name, number) for name, facts in topics.items() for number in range(facts.partitions)]
     found: dict[str, dict[int, Recorded]] = {}
     for (topic, number), value in cluster.newest(places, META_KEY).items():
-        theirs, said = _meta(value, f"{topic}/{number}")
+        theirs, said = _meta(value, topic, number)
         ours = (settings.app.id, addresses[topic])
         if theirs != ours:
             raise ForeignChangelogError(f"{topic}/{number}", theirs, ours)
@@ -193,27 +193,54 @@ def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded
     return found
 
 
-def _meta(value: bytes, where: str) -> tuple[tuple[str, str], Recorded]:
-    """Return app ID and address, and rules and limits, of a meta record."""
+def _judged(
+    committed: Mapping[Place, int | None],
+    lanes: Mapping[str, Mapping[int, Recorded]],
+    topics: Mapping[str, TopicFacts],
+) -> dict[Place, int | None]:
+    """Return by place the larger of the committed offset and the lane's position in its changelog, as a lane opens.
+
+    Committed offsets expire, and others can delete them. Both are from the same transaction.
+    """
+    found = dict(committed)
+    for said in (said for address in lanes.values() for said in address.values()):
+        for place, offset in said.next_offsets.items():
+            facts = topics.get(place[0])
+            if place in found and facts is not None and said.topic_ids.get(place[0], facts.id) == facts.id:
+                found[place] = max(found[place] or 0, offset)
+    return found
+
+
+def _meta(value: bytes, topic: str, lane: int) -> tuple[tuple[str, str], Recorded]:
+    """Return app ID and address, and rules and limits, of a lane's meta record."""
     try:
-        return _parsed(value)
+        return _parsed(value, lane)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PrerequisiteError(
-            f"{where}: the lane's meta record cannot be read ({error!r}), so its rules are not known: use the reconciliation of the version "
-            "that the workers run"
+            f"{topic}/{lane}: the lane's meta record cannot be read ({error!r}), so its rules are not known: use the reconciliation of the "
+            "version that the workers run"
         ) from error
 
 
-def _parsed(value: bytes) -> tuple[tuple[str, str], Recorded]:
+def _parsed(value: bytes, lane: int) -> tuple[tuple[str, str], Recorded]:
     meta = json.loads(value)
     if meta["format"] not in FORMATS:
         raise ValueError(f"format {meta['format']!r}")
     promise = meta.get("promise") or {}
+    lanes = int(meta.get("lanes", 0))
+    positions = {}
+    for key, offset in meta["next_offsets"].items():
+        topic, _, number = key.rpartition("/") if lanes else (key, "", lane)
+        positions[topic, int(number)] = int(offset)
     recorded = Recorded(
         dict(meta.get("rules", {})),
         int(meta["capacity"]),
         int(meta["max_age_ms"]),
-        int(meta.get("lanes", 0)),
-        *(int(promise.get(name, 0)) for name in ("min_age_ms", "size", "broken")),
+        lanes,
+        min_age_ms=int(promise.get("min_age_ms", 0)),
+        size=int(promise.get("size", 0)),
+        broken=int(promise.get("broken", 0)),
+        next_offsets=positions,
+        topic_ids=dict(meta.get("topic_ids", {})),
     )
     return (str(meta["app"]), str(meta["address"])), recorded

@@ -25,6 +25,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
 from ringfence_kafka.protocol.run_result import RunResult
+from tests.support import kafka
 from tests.support.checkout import ROOT
 from tests.support.reconcile.planted import SENT_AT, World, anomalies
 from tests.support.worker import run_verb
@@ -85,6 +86,10 @@ def test_runs(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     # The first run is clean. Run again, with nothing new, it gives the same answer.
     assert scheduler.run(input=1, accepted=1, duplicates=0) == {}
     assert scheduler.run(input=1, accepted=1, duplicates=0) == {}
+    # Somebody deletes the workers' offsets, and no changelog has them: what was judged stays judged.
+    admin = kafka.admin_client(world.bootstrap)
+    admin.delete_consumer_groups([world.app_id])[world.app_id].result(kafka.WAIT_S)
+    assert scheduler.run(input=0, in_flight=0) == {}
     # A resend is a duplicate of an ID of the run before; another one was forgotten; a third record has two outputs,
     # one of them a run late.
     world.arrive("a", b"1")
@@ -94,7 +99,7 @@ def test_runs(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
         crash.setattr(Judge, "_hand_on", _crash)
         with pytest.raises(KeyboardInterrupt):
             scheduler.run()
-    assert scheduler.runs.next_number == 3
+    assert scheduler.runs.next_number == 4
     # A run was missed: the next one covers all of it.
     world.arrive("a", b"lost")
     world.commit()
@@ -110,7 +115,7 @@ def test_runs(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     world.arrive("a", b"2")
     world.commit()
     with pytest.raises(
-        PrerequisiteError, match=r"Parquet files that run 4 wrote .*: restore it from a backup"
+        PrerequisiteError, match=r"Parquet files that run 5 wrote .*: restore it from a backup"
     ):
         scheduler.run()
 

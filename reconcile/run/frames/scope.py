@@ -28,12 +28,13 @@ def _begin(
     settings: Settings, runs: RunHistory, survey: Survey
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
     base, cuts = _from(settings, runs, survey, runs.settled_base)
-    again = runs.again(
-        cut.positions(cuts), {address.name: rules.kept(address) for address in settings.addresses}
-    )
+    own = {address.name: rules.kept(address) for address in settings.addresses}
+    again = runs.again(cut.positions(cuts), own)
     if again is not None:
         before, older = _from(settings, runs, survey, lambda: runs.base_of(again))
-        if not any(value.lost for value in older.values()):
+        # Without an offset of the workers, a cut ends where its base does: not before the end of the last run.
+        whole = runs.again(cut.positions(older), own) is not None
+        if whole and not any(value.lost for value in older.values()):
             return before, older
         base, cuts = _from(settings, runs, survey, runs.settled_base)
     return base, cuts

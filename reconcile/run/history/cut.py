@@ -100,6 +100,10 @@ class Recorded(NamedTuple):
     min_age_ms: int = 0  # 0 = no promise in time
     size: int = 0  # id_cache_size if there is a promise in time, else 0
     broken: int = 0  # IDs that left their ring before the promised time
+    next_offsets: Mapping[tuple[str, int], int] = {}
+    """Input or forward topic and partition → first offset that the lane had not judged."""
+    topic_ids: Mapping[str, str] = {}
+    """Kafka's ID of each of these topics."""
 
 
 @dataclass(frozen=True, slots=True)
