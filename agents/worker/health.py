@@ -19,7 +19,7 @@ from ringfence_kafka.protocol.stored_ids import display_id
 
 log: Final = logging.getLogger("ringfence.worker")
 
-OWN_RULES: Final = ("duplicates", "on_conflict")
+OWN_RULES: Final = ("duplicates", "on_conflict", "duplicate_id_missing")
 """Configuration keys that may differ between workers: neither the lane nor the group compares them."""
 
 UNREADABLE_S: Final = 5.0

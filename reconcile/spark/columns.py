@@ -28,6 +28,7 @@ _STRUCTURED: Final = "application/cloudevents+json"
 _JSON: Final = {
     "allowNonNumericNumbers": "false",
     "allowSingleQuotes": "false",
+    "maxNumLen": str(2**31 - 1),
     "maxStringLen": str(2**31 - 1),
 }
 _LONE: Final = (

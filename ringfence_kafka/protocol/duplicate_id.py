@@ -125,7 +125,9 @@ class DuplicateIds:
         """Return which part is missing, as a reason for quarantine; empty = none."""
         for part, found in zip(self.parts, self._found(headers, key, value), strict=True):
             if not found:
-                return f'{NO_ID}: {_missing(part)} (duplicate_id_missing = "quarantine")'
+                unreadable = part.form.startswith(_POINTER) and value and _document(value) is None
+                why = "its value is not JSON in UTF-8" if unreadable else _missing(part)
+                return f'{NO_ID}: {why} (duplicate_id_missing = "quarantine")'
         return ""
 
     def _found(self, headers: Headers, key: bytes | None, value: bytes | None) -> list[bytes | None]:

@@ -20,6 +20,8 @@ VALUES: list[bytes | None] = [
     b'{"a/b":{"~":"x"}}', b'{"a/b":"x"}', b'{"x":[1,[2]],"id":"a"}',
     b'{"id":"\\ud800"}', b'{"id":"a\\uDC00?"}', b'{"id":"\\\\ud800"}', b'{"id":"\\\\\\ud800"}', b'{"id":"a?","b":"\\ud83d\\ud83d\\ude00"}',
     b'{"id":"\\ud83d\\ude00\\ude00"}', b'{"id":"\\ud83d\\ude00\\ud83d\\ude01?"}',
+    b'{"b":%s,"id":"a"}' % (b"7" * 5_000), b'{"id":%s}' % (b"7" * 5_000), b'{"%s":1,"id":"a"}' % (b"n" * 50_000),
+    b'{"b":%s,"id":"a"}' % (b"[" * 900 + b"]" * 900), b'{"b":"\\ud800","id":"a"}',
 ]  # fmt: skip
 FORMS: list[Any] = ["value:/id", "value:/list/1/id", "value:/a~1b/~0", "header:ce_id", "header:a", ["header:a", "header:ce_id", "value:/id"]]  # fmt: skip
 

@@ -212,6 +212,10 @@ class StartOffsets:
                     "lane %s: %s was deleted and created again: beginning at its start, %d; known IDs stay known",
                     self._lane.name, topic, start,
                 )  # fmt: skip
+                if topic == self._lane.address.input_topic:
+                    self._note(
+                        f"{topic} was deleted and created again: messages of the old one that were not processed are lost"
+                    )
                 return start
             if not known:
                 return start

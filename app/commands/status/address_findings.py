@@ -23,6 +23,7 @@ def findings(status: Status, address: Address) -> Iterator[Finding]:
         yield quarantined(
             f"address {address.address}", address.quarantine, quoted(address.address), address.chain_start
         )
+    yield from _gaps(address)
     yield from _limits(status, address)
     yield from _own_rules(address)
     yield from _ring(address)
@@ -50,6 +51,16 @@ def quarantined(where: str, records: OpenRecords, arguments: str, chain_start: s
         return Finding(where, what, do, f"ringfence quarantine list {arguments}", stands=True)
     do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
     return Finding(where, what, do, f"ringfence quarantine redrive {arguments}", stands=True)
+
+
+def _gaps(address: Address) -> Iterator[Finding]:
+    """Yield a finding if records were deleted before a worker processed them."""
+    lanes = [lane for lane in address.lanes if lane.gap_records]
+    if lanes:
+        number = sum(lane.gap_records for lane in lanes)
+        what = f"{counted(number, 'record was', 'records were')} deleted from its input before {named('lane', [lane.lane for lane in lanes])} processed them"
+        do = f"send them again, and raise retention.ms of {address.topic} above the longest outage; the reconciliation run names the offsets as GAP"
+        yield Finding(f"address {address.address}", what, do, "ringfence reconcile", stands=False)
 
 
 def _limits(status: Status, address: Address) -> Iterator[Finding]:

@@ -267,6 +267,7 @@ def _lane(
         ring.get("promise"),
         bool(said.get("observes")), observed, list(said.get("unchecked_headers", ())), forwarded,
         forwarding.get("share"), forwarding.get("advice", ""), dict(said.get("own_rules") or {}),
+        said.get("gap_records", 0),
     )  # fmt: skip
 
 

@@ -82,6 +82,8 @@ class Lane:
     """Advice if many records were forwarded recently; empty = few were."""
     own_rules: dict[str, str] = field(default_factory=dict)
     """Keys for which its worker uses the value of its own file."""
+    gap_records: int = 0
+    """Number of records that were deleted unprocessed since the worker has the lane."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,3 +113,11 @@ def test_what_is_missing_is_named(forms: Any, expected: str) -> None:
     assert ids.fault([("x", b"1")], None, None) == (
         f'no duplicate ID: {expected} (duplicate_id_missing = "quarantine")'
     )
+
+
+def test_a_value_that_is_not_json_is_named() -> None:
+    ids = DuplicateIds("value:/id", ())
+
+    for value in (b"{", b'{"id":"1"} more', b'\xef\xbb\xbf{"id":"1"}', b'{"id":"1","x":NaN}'):
+        assert "its value is not JSON in UTF-8" in ids.fault([], None, value)
+    assert "no string, number or boolean at /id" in ids.fault([], None, b'{"id":null}')

@@ -87,6 +87,15 @@ def test_messages_without_an_id() -> None:
         assert findings(with_lanes(unchecked=1, ring_capacity=0)) == []  # nothing looks for IDs
 
 
+def test_deleted_unprocessed_records() -> None:
+    """Records that retention deleted before a worker processed them are a note with the lanes and the way out."""
+    found = only(with_lanes(gap_records=75))
+
+    assert not found.stands
+    assert found.what.startswith("150 records were deleted from its input before lanes")
+    assert "raise retention.ms of orders" in found.do
+
+
 def test_own_rules_that_differ() -> None:
     """Workers that treat conflicts differently are named: no group compares this key."""
     [address] = STATUS.addresses
