@@ -74,6 +74,8 @@ def named(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = ""
+    if isinstance(error, BaseExceptionGroup):
+        return f"{type(error).__name__}: {text}: {named(error.exceptions[0])}"  # as a TaskGroup raises it
     kind = type(error).__name__
     if advice := ADVICE.get(kind):
         return f"{kind}: {advice}"  # the text of a broker's refusal only repeats its class

@@ -27,6 +27,10 @@ class IrregularError(Exception):
     """The records are not in the order of their sequences, or incomplete."""
 
 
+class UnorderedError(IrregularError):
+    """A sequence is not above the last one, as after a growth or a deleted changelog."""
+
+
 def dead_below(meta: Meta, capacity: int) -> int:
     """Return the sequence below which all IDs are dead, by this meta record and each later one."""
     return max(meta.floor, meta.head - meta.capacity, meta.head - capacity, 0)
@@ -144,13 +148,13 @@ class NativeRestore:
 
         Raises:
             FormatError: It is unreadable.
-            IrregularError: Its sequence is not above the last one.
+            UnorderedError: Its sequence is not above the last one.
         """
         slot = codec.decode_ring(key, value)
         if slot.sequence <= self._loaded:
             return
         if slot.sequence <= self.ids.last or not slot.capacity or key != codec.ring_key(*slot[:2]):
-            raise IrregularError(f"sequence {slot.sequence} comes behind {self.ids.last}, or in another slot")
+            raise UnorderedError(f"sequence {slot.sequence} comes behind {self.ids.last}, or in another slot")
         try:
             self.ids.load(Chunk.from_values(slot.capacity, [value]).encoded)
         except ValueError as error:

@@ -17,7 +17,7 @@ from tables.codec import FormatError, Meta, Slot
 from tables.hops import HopMemory
 from tables.index import StoredIndex
 from tables.native_index import NativeIndex
-from tables.native_restore import IrregularError, NativeRestore
+from tables.native_restore import IrregularError, NativeRestore, UnorderedError
 from tables.resize import following_ring, making_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, require_own, trusted_start
 from tables.ring import ResidentIndex, Ring
@@ -128,8 +128,8 @@ class TableRestore:
             restore = await self._read(store, changelog, start)
             await self._take_over(store, restore)
         except (UntrustedError, FormatError, DamagedStoreError, IrregularError) as error:
-            log.warning("%s is rebuilt from the changelog: %s", self._store.path, error)
             in_python = isinstance(error, IrregularError)
+            self._log_rebuild(error)
         if in_python is not None:
             # Outside the handler: the error keeps RocksDB's iterator, and with it its lock.
             reused = False
@@ -144,10 +144,16 @@ class TableRestore:
             restore = await self._read(store, changelog, changelog.bounds.start, in_python=in_python)
             await self._take_over(store, restore)
         except IrregularError as error:
-            log.warning("%s is rebuilt once more, without the native core: %s", self._store.path, error)
+            self._log_rebuild(error)
         else:
             return restore
         return await self._rebuild(changelog, in_python=True)
+
+    def _log_rebuild(self, error: Exception) -> None:
+        if isinstance(error, UnorderedError):
+            log.info("%s is filled without the native core: %s", self._store.path, error)
+        else:
+            log.warning("%s is rebuilt from the changelog: %s", self._store.path, error)
 
     def _in_memory(self, store: Store, state: StoredState | None) -> bool:
         """Return whether memory has all content of RocksDB, so that only newer records of the changelog are read."""

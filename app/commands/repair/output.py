@@ -20,6 +20,7 @@ SHOWN_MAX: Final = 50
 """Number of rows in a table; ``--json`` has all."""
 VALUE_SHOWN_MAX: Final = 2_000
 REASON_SHOWN_MAX: Final = 80
+REASON_LINE_MAX: Final = 300
 REASONS_MAX: Final = 20
 """Number of reasons to list."""
 NOTHING: Final = 1
@@ -108,7 +109,8 @@ def print_rows(topic: str, rows: Sequence[Row]) -> None:
         console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
         kinds = Counter(row.refused.reason for row in rows if not row.settled)
         for reason, count in kinds.most_common(REASONS_MAX):
-            console.print(f"  {count:,}  {printable(reason)}", highlight=False, soft_wrap=True)
+            shown = reason if len(reason) <= REASON_LINE_MAX else f"{reason[:REASON_LINE_MAX]}…"
+            console.print(f"  {count:,}  {printable(shown)}", highlight=False, soft_wrap=True)
 
 
 def _columns(

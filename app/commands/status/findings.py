@@ -116,7 +116,7 @@ def _worker(status: Status, worker: Worker) -> Iterator[_Problem]:
             what += f"; {named('lane', worker.lanes_in_memory)} in memory"
         what += f"; {waiting(offsets)}" if offsets else ""
         stands = bool(waits) or not worker.lanes_in_memory
-        yield _Problem(what, f"look at {worker.host}", "", stands=stands)
+        yield _Problem(what, f"look at the disk of {worker.host}", "", stands=stands)
     if worker.throttled:
         yield _Problem(*quota(worker.throttled), "", stands=False)
     addresses = {f"address {address.address}: " for address in status.addresses}
@@ -148,8 +148,16 @@ def _address(status: Status, address: Address) -> Iterator[Finding]:
     for fault in _topic_faults(status, address):
         offsets = sum(lane.waiting or 0 for lane in address.lanes if _is_of([fault], lane))
         what = f"{fault}; {waiting(offsets)}" if offsets else fault
-        command = _CREATE if "does not exist" in fault else _CHECK
-        yield Finding(f"address {address.address}", what, "", command, stands=True)
+        command, do = _CHECK, ""
+        if "does not exist" in fault:
+            command = _CREATE
+            # a worker may need a topic that this file does not name
+            do = (
+                ""
+                if fault in address.faults
+                else "if this creates nothing, run it with the file of the worker"
+            )
+        yield Finding(f"address {address.address}", what, do, command, stands=True)
     if address.lanes_fault:
         # workers with another file may still run its lanes
         stands = any(lane.state != model.OPEN for lane in address.lanes)

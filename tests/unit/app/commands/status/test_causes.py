@@ -43,7 +43,7 @@ async def test_one_disk_is_one_problem() -> None:
     status = replace(status, workers=[_worker(state_folder=folder.fault, lanes=reasons)])
     found = only(status)
 
-    assert (found.where, found.stands, found.do) == ("worker w1", True, "look at 10.0.0.1")
+    assert (found.where, found.stands, found.do) == ("worker w1", True, "look at the disk of 10.0.0.1")
     assert found.what.startswith(
         f"lanes orders-0, orders-1, orders-2: 3 folders in /data/w1 cannot be written: IO error: {NO_SPACE}"
     )
