@@ -36,3 +36,13 @@ def small(topic: TopicDescription) -> str:
 def no_letters(address: AddressSettings, name: str) -> str:
     """Return the note about a missing dead-letter topic of an address with consumers."""
     return f"{name} (dead letters of {address.name}) does not exist: a consumer makes it when it starts, or when it has its next one"
+
+
+def state_fault(topic: TopicDescription) -> str:
+    """Return the problem of a state topic from which Kafka would delete states; empty = it is compacted, or unknown."""
+    if topic.config is None or topic.cleanup_policy == {"compact"}:
+        return ""
+    return (
+        f"the state topic {topic.name} has cleanup.policy={topic.policy_words}, so Kafka would delete states, and consumers do not use it: "
+        "set it to compact alone"
+    )

@@ -11,6 +11,7 @@ from zlib import crc32
 from aiokafka.errors import KafkaError
 
 from ringfence_client.handlers.effects import Effects, Headers, Origin, Send
+from ringfence_client.progress.topic_checks import state_fault
 from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
 from ringfence_client.sends.target_topics import (
     LOOK_LIMIT_S,
@@ -116,10 +117,8 @@ class Destinations:
             ) from error
         if found is None:
             return 0
-        if found.config is not None and found.cleanup_policy != {"compact"}:
-            raise SendError(
-                f"the state topic {name} has cleanup.policy={found.policy_words}, so Kafka would delete states: set it to compact alone"
-            )
+        if fault := state_fault(found):
+            raise SendError(fault)
         self.topics.store(found)
         return found.partitions
 

@@ -12,6 +12,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import TopicError
+from ringfence_kafka.protocol import wire_names
 from tests.support.kafka import create_topics, delete_topics, topic_config
 from tests.support.kafka import topics as topics_there
 from tests.support.worker import WorkerProcess, configure, wait_for
@@ -51,6 +52,10 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["exists"] * 6
     assert topics.check(settings) == 0
     assert capsys.readouterr().out == "ok     6 topics\n"
+    state = wire_names.state_topic("topics-lines", "billing", "lines.accepted")
+    create_topics(bootstrap, {state: (4, {"cleanup.policy": "delete"})})
+    assert topics.check(settings) == 1
+    assert f"problem  the state topic {state} has cleanup.policy=delete" in capsys.readouterr().out
     expected = {
         "cleanup.policy": "compact",
         "segment.bytes": str(64 * 2**20),

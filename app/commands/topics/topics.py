@@ -32,6 +32,7 @@ from app.commands.topics.required_topics import (
     replica_faults,
     required,
 )
+from ringfence_client.progress.topic_checks import state_fault
 from ringfence_kafka.admin.broker_settings import SETTINGS, broker_settings, limit_faults
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_descriptions import appeared, describe
@@ -140,11 +141,24 @@ async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
     async with _connected(settings.kafka) as admin:
         limits = await broker_settings(admin, SETTINGS)
         brokers = len((await admin.describe_cluster())["brokers"])
+        states = await _state_faults(settings, admin)
     async with _answered(settings.kafka):
         notes = [address.note for address in await removed_addresses(settings)]
     shared = [*limit_faults(settings, limits), *replica_faults(settings, brokers)]
-    findings.merge(Findings(shared=shared, notes=notes))
+    findings.merge(Findings(shared=shared, consumers=states, notes=notes))
     return findings, denied
+
+
+async def _state_faults(settings: Settings, admin: AIOKafkaAdminClient) -> list[str]:
+    """Return the faults of all state topics of consumer groups."""
+    accepted = [address.accepted_topic for address in settings.addresses]
+    names = [
+        name
+        for name in await admin.list_topics()
+        if wire_names.is_state_topic(name, settings.app.id, accepted)
+    ]
+    described = (await describe(admin, names)).topics if names else {}
+    return [fault for name in sorted(described) if (fault := state_fault(described[name]))]
 
 
 async def examine(settings: Settings, look: Look = no_check) -> Findings:
