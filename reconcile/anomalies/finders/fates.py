@@ -22,7 +22,7 @@ def doubled(evidence: DataFrame) -> DataFrame:
     return rows(
         evidence.where(SECOND),
         Anomaly.DOUBLED,
-        F.when(F.col("fate").isin(*PASSED), "accepted again").otherwise("accepted, and of another fate"),
+        F.when(F.col("fate").isin(*PASSED), "accepted again").otherwise("a second output, which is not an accepted one"),
     )
 
 
