@@ -146,6 +146,9 @@ class LeaseAcquisition:
             gap=found.gap,
         )
 
+        # Who resets the offsets computes the states anew.
+        states = "" if predecessor is None or found.moved or found.recreated else predecessor.states
+
         def destination() -> tuple[str, int]:
             return self._progress.name, self._progress.home(lease.key)
 
@@ -157,7 +160,7 @@ class LeaseAcquisition:
             self._letters,
             take_back,
             self._explain,
-            PartitionSends(self._states),
+            PartitionSends(self._states, states),
             options=self._options,
             parts=predecessor.parts if predecessor is not None else (),
         )

@@ -259,6 +259,7 @@ class ProgressWriter:
             lease.holder, lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
             dead_lettered=frozenset(letter.offset for letter in letters if not letter.letter.parks),
             blocking=frozenset(letter.offset for letter in letters if letter.letter.parks), outlived=self._outlived,
+            states=self.sends.states.topic_id,
         )  # fmt: skip
         require(
             progress.next >= self._next, lease, "is written up to", progress.next, "and was up to", self._next

@@ -62,6 +62,7 @@ class Progress:
         blocked: Unfinished offsets whose dead letters are written. Their groups wait until they are redriven.
         redriven: Number of redrives by offset, for the last redriven offsets.
         parts: Numbers of the record's parts.
+        states: Kafka's ID of the topic with the states of the groups; empty = no state was kept, or unknown.
     """
 
     next: int
@@ -82,6 +83,7 @@ class Progress:
     blocked: Sequence[int] = ()
     redriven: Mapping[int, int] = field(default_factory=dict)
     parts: Sequence[int] = field(default=(), compare=False)
+    states: str = ""
 
     def by_offset(self) -> ByOffset:
         """Return the facts by offset. Only these grow."""
@@ -134,6 +136,8 @@ def encode(progress: Progress, checksums: Mapping[str, int] | None = None) -> by
         "purged": {group.hex(): run for group, run in progress.purged.items()},
         "topic_id": progress.topic_id,
     }
+    if progress.states:
+        document["states"] = progress.states
     if checksums is not None:
         document["parts"] = checksums
     else:
@@ -243,6 +247,7 @@ def _progress(
         tuple(by_offset.blocked),
         by_offset.redriven,
         parts,
+        str(document.get("states", "")),
     )
     return progress, missing
 

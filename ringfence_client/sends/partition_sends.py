@@ -26,9 +26,10 @@ class AwayError(TopicError):
 class PartitionSends:
     """Sends of one held partition."""
 
-    def __init__(self, reader: StateReader) -> None:
+    def __init__(self, reader: StateReader, states: str = "") -> None:
+        """Take the ID of the state topic that the last holder used; empty = none."""
         self.outbox = Outbox()
-        self.states = StateStore(reader, self.outbox)
+        self.states = StateStore(reader, self.outbox, states)
         self._destinations: Destinations = reader.destinations
         self._groups: list[bytes] = []
         """Groups whose states were taken, in the order of their records."""

@@ -33,9 +33,10 @@ class StateLayout:
         self._destinations = destinations
         self._checked = 0
         """Number of partitions of the topic at the last check."""
-        self._exists = False
         self._ends: dict[int, int] = {}
         """End of each partition when it was read last."""
+        self._deleted: set[str] = set()
+        """Kafka's IDs of deleted topics that were reported."""
 
     async def check(self, partitions: int, reader: LogReader) -> None:
         """Check the first records of all partitions, once; 0 partitions = the topic does not exist.
@@ -44,14 +45,10 @@ class StateLayout:
             SendError: The topic got more partitions.
             KafkaError: It cannot be read now.
         """
-        if not partitions:
-            if self._exists:
-                self._report_deleted("was deleted")
-            return
         if partitions > 1 and partitions != self._checked:
             for partition in range(partitions):
                 await self._check_head(partition, partitions, reader)
-        self._checked, self._exists = partitions, True
+        self._checked = partitions
 
     async def _check_head(self, partition: int, partitions: int, reader: LogReader) -> None:
         topic, offsets = self._destinations.state_topic, self._cluster.offsets
@@ -81,8 +78,14 @@ class StateLayout:
 
     def created(self, partitions: int) -> None:
         """Record that this consumer has created the topic."""
-        self._checked, self._exists = partitions, True
+        self._checked = partitions
         log.info("%s is created, with %d partitions", self._destinations.state_topic, partitions)
+
+    def replaced(self, topic_id: str) -> None:
+        """Report, once, that the topic with this ID is gone."""
+        if topic_id not in self._deleted:
+            self._deleted.add(topic_id)
+            self._report_deleted("was deleted")
 
     def set_end(self, partition: int, end: int) -> None:
         """Record the end of a partition that is being read."""
@@ -91,7 +94,7 @@ class StateLayout:
         self._ends[partition] = end
 
     def _report_deleted(self, happened: str) -> None:
-        self._exists, self._checked = False, 0
+        self._checked = 0
         self._ends.clear()
         log.error(
             "%s %s: its states are lost, and handlers begin without states. Restore them, or reset the "

@@ -106,11 +106,13 @@ class StateReader:
 class StateStore:
     """States of one held partition."""
 
-    def __init__(self, reader: StateReader, outbox: Outbox) -> None:
-        """Prepare a store. ``outbox`` has the uncommitted states."""
+    def __init__(self, reader: StateReader, outbox: Outbox, topic_id: str = "") -> None:
+        """Prepare a store. ``outbox`` has the uncommitted states, and ``topic_id`` is that of the last holder."""
         self._reader = reader
         self._outbox = outbox
         self._number = reader.new_number()
+        self.topic_id = topic_id
+        """Kafka's ID of the topic with the states; empty = there were none, or it is unknown."""
         self._partitions = 0
         """Number of partitions of the state topic; 0 = it did not exist at the last lookup."""
         self._looked = False
@@ -217,10 +219,21 @@ class StateStore:
             self._look_again_at = time.monotonic() + FRESH_S
         if not self.fault:
             await self._reader.layout.check(found, self._reader.log_reader)
+            await self._identify(found)
         if found != self._partitions:
             self.close()
             self._partitions = found
         self._looked = True
+
+    async def _identify(self, partitions: int) -> None:
+        """Compare the ID of the topic with the one that had the states until now; 0 partitions = the topic does not exist."""
+        found = ""
+        if partitions:
+            topic = self._reader.destinations.state_topic
+            found = (await self._reader.cluster.topics.identity(topic)).topic_id
+        if self.topic_id not in {"", found}:
+            self._reader.layout.replaced(self.topic_id)
+        self.topic_id = found
 
     async def prepare(self) -> None:
         """Create the state topic if it is missing, before the first state is acknowledged.
@@ -234,6 +247,7 @@ class StateStore:
             if not self.is_prepared:
                 self._partitions = await self._reader.destinations.state_partitions(create=True)
                 self._reader.layout.created(self._partitions)
+                await self._identify(self._partitions)
                 # The topic did not exist before, and no other consumer writes states of these groups.
                 self._scanned.update(range(self._partitions))
 

@@ -11,6 +11,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
 from ringfence_client.testing.messages import record_of
+from ringfence_kafka.admin.topic_ids import TopicIdentity
 from ringfence_kafka.admin.topics import Described, TopicDescription
 from ringfence_kafka.aiokafka_patches import producer_internals
 from ringfence_kafka.producer.transactional import BATCH_BYTES_MAX, Outgoing
@@ -102,6 +103,10 @@ class MemoryTopics:
     async def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
         """Return the numbers of partitions of existing topics."""
         return {name: topic.partitions for name, topic in (await self.describe(names)).topics.items()}
+
+    async def identity(self, topic: str) -> TopicIdentity:
+        """Return the identity of an existing topic."""
+        return TopicIdentity(topic, (await self.partition_counts([topic]))[topic])
 
     async def create(
         self, topic: str, partitions: int, _replication_factor: int, config: Mapping[str, str]

@@ -321,6 +321,7 @@ class Window:
         blocking: Collection[int] = (),
         outlived: bool = False,
         topic_id: str = "",
+        states: str = "",
     ) -> Progress:
         """Return the progress record for a successor. It reserves offsets ahead.
 
@@ -352,6 +353,7 @@ class Window:
                 sorted(item for item in blocked if item in redrives.owed or not watermark.is_finished(item))
             ),
             dict(redrives.counts),
+            states=states,
         )
 
 

@@ -5,6 +5,8 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
+import pytest
+
 from app.commands.consumers.forget import forget
 from ringfence_client import Message
 from ringfence_kafka.protocol import wire_names
@@ -59,6 +61,25 @@ async def test_a_running_total_over_restarts(bootstrap: str) -> None:
         assert kafka.topic_config(bootstrap, state_topic(bench), "cleanup.policy") == "compact"
         assert await asyncio.to_thread(forget, bench.settings, bench.group, yes=True) == 0
         assert state_topic(bench) not in await asyncio.to_thread(kafka.topics, bootstrap)
+
+
+async def test_states_that_were_deleted_while_no_consumer_ran(
+    bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next consumer says that they are lost, once. If an operator has set the offsets back, it computes them anew."""
+    lost = "was deleted: its states are lost"
+    async with consuming(bootstrap, 1) as bench:
+        for turn in range(3):
+            bench.send(*(Sent(None, b"g", b"1") for _ in range(5)))
+            running = await bench.start(Recorder(add))
+            await bench.until_next(running, 5 * (turn + 1))
+            await running.stop()
+            assert await states(bench) == {b"g": b"15" if turn == 2 else b"5"}
+            assert caplog.text.count(lost) == min(turn, 1)
+            if turn < 2:
+                await asyncio.to_thread(kafka.delete_topics, bootstrap, [state_topic(bench)])
+            if turn == 1:
+                await asyncio.to_thread(kafka.commit, bootstrap, bench.group, bench.accepted, 0)
 
 
 async def test_a_failed_attempt_changes_no_state(bootstrap: str) -> None:

@@ -22,7 +22,9 @@ def doubled(evidence: DataFrame) -> DataFrame:
     return rows(
         evidence.where(SECOND),
         Anomaly.DOUBLED,
-        F.when(F.col("fate").isin(*PASSED), "accepted again").otherwise("a second output, which is not an accepted one"),
+        F.when(F.col("fate").isin(*PASSED), "accepted again").otherwise(
+            "a second output, which is not an accepted one"
+        ),
     )
 
 
