@@ -19,7 +19,7 @@ def _document(**changed: Any) -> bytes:
 def test_round_trip() -> None:
     progress = Progress(
         5, [(7, 9), (12, 13)], {6: 2, 11: 1}, 20_000, "me", "http://here:1", purged={b"\xff": (6, 9)}, state="draining", token=7,
-        delivered=13, running=2, beat=99, topic_id="A",
+        delivered=13, running=2, beat=99, topic_id="A", states="B",
     )  # fmt: skip
 
     assert progress_record.decode(progress_record.encode(progress)) == progress
