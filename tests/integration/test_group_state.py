@@ -66,7 +66,7 @@ async def test_a_running_total_over_restarts(bootstrap: str) -> None:
 async def test_states_that_were_deleted_while_no_consumer_ran(
     bootstrap: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next consumer says that they are lost, once. If an operator has set the offsets back, it computes them anew."""
+    """The next consumer says that they are lost, once. If an operator has set the offsets back, it computes them again."""
     lost = "was deleted: its states are lost"
     async with consuming(bootstrap, 1) as bench:
         for turn in range(3):
