@@ -76,6 +76,12 @@ MUTANTS: Final = (
         "tests/integration/test_dlq.py::test_parked_group",
     ),
     Mutant(
+        "parked-message-without-a-letter",
+        "A parked message whose dead letter is gone is dropped with the answer that it is in the dead letters.",
+        Patch("ringfence_client/dispatch/dispatcher.py", "set(chosen).intersection(lost)", "()"),
+        "tests/integration/test_groups.py::test_parked_message_whose_dead_letter_is_gone",
+    ),
+    Mutant(
         "group-in-place-of-the-key",
         "A handler gets the group as the key, and not the key that the producer sent.",
         Patch(

@@ -29,8 +29,8 @@ MUTANTS: Final = (
         "Dead letters wait for a person, and a job that looks at the exit code of status never notices.",
         Patch(
             "app/commands/status/consumer_findings.py",
-            "stands=True,\n    )\n\n\ndef left_letters",
-            "stands=False,\n    )\n\n\ndef left_letters",
+            '"; ".join(what), do, command, stands=True)',
+            '"; ".join(what), do, command, stands=False)',
         ),
         f"{_WAITING}::test_open_dead_letters",
     ),

@@ -55,6 +55,12 @@ MUTANTS: Final = (
         "tests/reconcile/finders/test_hops.py::test_followed[all-another partition]",
     ),
     Mutant(
+        "run-ends-at-expired-offsets",
+        "A partition whose committed offset is gone is not judged, though its lane has judged it: what is doubled there is called clean.",
+        Patch("reconcile/cluster/survey.py", "max(found[place] or 0, offset)", "found[place]"),
+        "tests/unit/reconcile/cluster/test_survey.py::test_a_lane_counts_even_if_its_offset_is_gone",
+    ),
+    Mutant(
         "run-torn-is-whole",
         "A transaction of which half is missing passes, as something of it came out.",
         Patch("reconcile/anomalies/finders/torn_transactions.py", "= 0 and came > 0", "= 0 and came = 0"),

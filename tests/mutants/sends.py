@@ -57,8 +57,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/partition/lease_acquisition.py",
-                "PartitionSends(self._states)",
-                'self.__dict__.setdefault("kept", {}).setdefault(lease.partition, PartitionSends(self._states))',
+                "PartitionSends(self._states, states)",
+                'self.__dict__.setdefault("kept", {}).setdefault(lease.partition, PartitionSends(self._states, states))',
             ),
             Patch(
                 _STATES,
