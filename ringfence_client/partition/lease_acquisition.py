@@ -146,7 +146,7 @@ class LeaseAcquisition:
             gap=found.gap,
         )
 
-        # Who resets the offsets computes the states anew.
+        # An operator who sets the offsets computes the states again.
         states = "" if predecessor is None or found.moved or found.recreated else predecessor.states
 
         def destination() -> tuple[str, int]:

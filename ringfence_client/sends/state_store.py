@@ -226,11 +226,17 @@ class StateStore:
         self._looked = True
 
     async def _identify(self, partitions: int) -> None:
-        """Compare the ID of the topic with the one that had the states until now; 0 partitions = the topic does not exist."""
+        """Compare the ID of the topic with the one that had the states until now; 0 partitions = the topic does not exist.
+
+        If the cluster does not show the ID, the next holder compares.
+        """
         found = ""
         if partitions:
-            topic = self._reader.destinations.state_topic
-            found = (await self._reader.cluster.topics.identity(topic)).topic_id
+            try:
+                identity = await self._reader.cluster.topics.identity(self._reader.destinations.state_topic)
+            except KafkaError:
+                return
+            found = identity.topic_id
         if self.topic_id not in {"", found}:
             self._reader.layout.replaced(self.topic_id)
         self.topic_id = found

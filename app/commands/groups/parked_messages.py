@@ -53,11 +53,5 @@ async def try_again(
         window.redrive(offset, number)
 
     async with LeaseHolders(settings, address) as holders:
-        answer = await holders.change(
-            consumer_group,
-            partition,
-            {offset: number},
-            "redrive",
-            change,
-        )
+        answer = await holders.change(consumer_group, partition, {offset: number}, "redrive", change)
     return "" if offset in answer.done else answer.left
