@@ -154,7 +154,7 @@ def _moved_input(address: AddressSettings, now: int, before: int) -> str:
 
 
 def _again(partitions: int, *, alone: bool) -> str:
-    """Return the way out by a new topic. ``alone``: there is no other one."""
+    """Return the way out by a new topic. ``alone``: the text names no other one."""
     count, once = counted(partitions, "partition"), "Once" if alone else "Or once"
     return f"{once} nothing in it is unread, because that is lost, delete it and create it again with {count}, or {BEGIN_ANEW}"
 

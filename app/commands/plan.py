@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from app.commands.repair.records import TIME_UNITS
 from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE, MAX_PARTITIONS
 from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.errors import ConfigurationError
@@ -45,7 +46,7 @@ _UNITS: Final = {
     "NUMBER": ({"": 1, "k": 10**3, "M": 10**6, "G": 10**9}, "500, 5k, 1.5M or 2G"),
     "SIZE": ({"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
         "KiB": 2**10, "MiB": MIB, "GiB": 2**30, "TiB": 2**40}, "100B, 2KiB, 1.5MB or 4GiB"),
-    "TIME": ({"s": 1, "m": 60, "h": 3_600, "d": 86_400}, "90s, 30m, 2h or 7d"),
+    "TIME": (TIME_UNITS, "90s, 30m, 2h or 7d"),
 }  # fmt: skip
 
 
@@ -95,7 +96,6 @@ class Plan:
         self.worker_memory = self.base_memory + self.lanes * LANE + rings
         ids = self.ids * self.worker_share
         self.worker_disk = ids * DISK_ID * DISK_TIMES + DISK_BESIDE
-
         transactions = min(self.partitions * LANE_TRANSACTIONS, self.rate, needed * TRANSACTIONS_MAX)
         copies_cpu = 1 + (self.replicas - 1) * COPY_CPU
         message_cpu = (BROKER_CPU + max(self.size - SIZE, 0) * BROKER_BYTE_CPU) * copies_cpu

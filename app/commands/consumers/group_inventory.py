@@ -7,9 +7,8 @@ from aiokafka.errors import KafkaError
 
 from app.commands.consumers import leases
 from app.commands.groups.lease_holders import LeaseHolders
-from app.commands.repair.records import Refused, Selection, Wanted
-from app.commands.repair.redrive_log import RedrivePartition
-from app.commands.repair.scan import Act, opened, scan
+from app.commands.groups.parked_messages import read_open_letters
+from app.commands.repair.records import Refused
 from ringfence_client.handlers import group_names
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
@@ -72,17 +71,13 @@ async def _letters(
     """Return the groups of open dead letters at one address, and those of them that wait."""
     keys: list[bytes | None] = []
     parked: set[bytes | None] = set()
-    wanted = Wanted(Selection(consumer_group=group), lambda record: record.key)
-    topic = wire_names.dead_letter_topic(address.name)
     async with LeaseHolders(settings, address) as holders:
         blocked = await holders.blocked(group)
 
-        async def keep(_: RedrivePartition, letters: Sequence[Refused]) -> None:
-            for letter in letters:
-                keys.append(letter.key)
-                if letter.accepted is not None and letter.accepted[1:] in blocked:
-                    parked.add(letter.key)
+    def keep(letter: Refused) -> None:
+        keys.append(letter.key)
+        if letter.accepted is not None and letter.accepted[1:] in blocked:
+            parked.add(letter.key)
 
-        async with opened(settings.kafka, settings.app.id, topic) as open_topic:
-            await scan(open_topic, wanted, Act(keep))
+    await read_open_letters(settings, address, group, keep)
     return keys, parked

@@ -147,7 +147,9 @@ class ConsumerGroup:
         if row.head_offset not in now.progress.blocked:
             return ()
         if self._letters is None:
-            self._letters = await parked_messages.open_letters(self._settings, self._address, self._group)
+            self._letters = await parked_messages.messages_with_letters(
+                self._settings, self._address, self._group
+            )
         return () if (number, row.head_offset) in self._letters else (row.head_offset,)
 
     async def drop(self, order: Order, meant: Mapping[int, Meant] | None) -> tuple[dict[int, Dropped], bool]:

@@ -83,6 +83,15 @@ class LeaseHolders:
             and await cluster.groups.committed_offset(self._address.accepted_topic, partition) is None
         )
 
+    async def redrive(self, group: str, partition: int, redrives: Mapping[int, int]) -> ConsumerAnswer:
+        """Have messages of a partition handled again. ``redrives``: offset → number of the redrive. Raises as :meth:`change` does."""
+
+        def change(window: Window) -> None:
+            for offset, number in sorted(redrives.items()):
+                window.redrive(offset, number)
+
+        return await self.change(group, partition, redrives, "redrive", change)
+
     async def change(
         self,
         group: str,

@@ -151,7 +151,7 @@ class LetterRedrive(Redriver):
             for letter in letters:  # one message may have several dead letters
                 offset = letter.accepted.offset
                 redrives[offset] = max(redrives.get(offset, 0), letter.refused.redriven + 1)
-            answer = await self._holders.change(group, number, redrives, "redrive", _redriving(redrives))
+            answer = await self._holders.redrive(group, number, redrives)
             for letter in letters:
                 if letter.accepted.offset in answer.done:
                     done.append(letter.refused.place.offset)
@@ -221,14 +221,6 @@ def _by_holder(letters: Iterable[_Letter]) -> list[tuple[tuple[str, int], list[_
         return letter.refused.consumer_group, letter.accepted.partition
 
     return [(holder, list(items)) for holder, items in groupby(sorted(letters, key=key), key)]
-
-
-def _redriving(redrives: Mapping[int, int]) -> Callable[[Window], None]:
-    def change(window: Window) -> None:
-        for offset, number in sorted(redrives.items()):
-            window.redrive(offset, number)
-
-    return change
 
 
 def _difference(letter: Refused, message: Any | None) -> str:

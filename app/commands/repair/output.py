@@ -109,8 +109,8 @@ def print_rows(topic: str, rows: Sequence[Row]) -> None:
         console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
         kinds = Counter(row.refused.reason for row in rows if not row.settled)
         for reason, count in kinds.most_common(REASONS_MAX):
-            shown = reason if len(reason) <= REASON_LINE_MAX else f"{reason[:REASON_LINE_MAX]}…"
-            console.print(f"  {count:,}  {printable(shown)}", highlight=False, soft_wrap=True)
+            shown = _shortened(printable(reason), REASON_LINE_MAX)
+            console.print(f"  {count:,}  {shown}", highlight=False, soft_wrap=True)
 
 
 def _columns(
@@ -128,10 +128,12 @@ def _columns(
     ]
 
 
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def _reason(row: Row) -> str:
-    reason = printable(row.refused.reason)
-    if len(reason) > REASON_SHOWN_MAX:
-        reason = reason[:REASON_SHOWN_MAX] + "…"
+    reason = _shortened(printable(row.refused.reason), REASON_SHOWN_MAX)
     state = "(settled) " if row.settled else "(its group waits) " if row.waits else ""
     return state + reason
 

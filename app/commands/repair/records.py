@@ -16,7 +16,8 @@ Header = tuple[str, bytes | None]
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _DIGEST_NAMES: Final = frozenset({"bytes", "blake2b_256"})
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+TIME_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+"""Seconds of each unit in options of commands."""
 _SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 _AT: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,18})")
 _SHOWN_MAX: Final = 5
@@ -266,7 +267,7 @@ def span(text: str) -> float:
     found = _SPAN.fullmatch(text.strip())
     if found is None:
         raise ConfigurationError(f"{text!r} is not a duration: write 90s, 10m, 2h or 7d")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(found[1]) * TIME_UNITS[found[2]]
 
 
 def parse_place(text: str) -> tuple[int, int]:

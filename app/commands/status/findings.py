@@ -148,15 +148,12 @@ def _address(status: Status, address: Address) -> Iterator[Finding]:
     for fault in _topic_faults(status, address):
         offsets = sum(lane.waiting or 0 for lane in address.lanes if _is_of([fault], lane))
         what = f"{fault}; {waiting(offsets)}" if offsets else fault
-        command, do = _CHECK, ""
-        if "does not exist" in fault:
-            command = _CREATE
-            # a worker may need a topic that this file does not name
-            do = (
-                ""
-                if fault in address.faults
-                else "if this creates nothing, run it with the file of the worker"
-            )
+        is_missing = "does not exist" in fault
+        command, do = _CREATE if is_missing else _CHECK, ""
+        if (
+            is_missing and fault not in address.faults
+        ):  # a worker may need a topic that this file does not name
+            do = "if this creates nothing, run it with the file of the worker"
         yield Finding(f"address {address.address}", what, do, command, stands=True)
     if address.lanes_fault:
         # workers with another file may still run its lanes
