@@ -1,11 +1,12 @@
 """Findings of an address: quarantine, rings, and messages. Pure."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from app.commands.repair.records import resend_advice
 from app.commands.status import model
-from app.commands.status.causes import SHOWN_MAX, named
+from app.commands.status.causes import SHOWN_MAX, Problem, named
 from app.commands.status.formatting import quoted, share
 from app.commands.status.model import Address, Finding, FrequentId, Status
 from ringfence_client.progress.open_records import OpenRecords
@@ -15,22 +16,25 @@ from ringfence_kafka.wording import counted, first_of
 
 COVERS_LITTLE_S: Final = 60.0
 """Covered time of a full ring below which there is a note, in seconds: resends may come later."""
+_SAME_FILE: Final = "give all workers the same file, and restart those that have another one"
 
 
 def findings(status: Status, address: Address) -> Iterator[Finding]:
     """Yield the findings of one address, except problems of its topics."""
+    where = f"address {address.address}"
     if address.quarantine is not None:
-        yield quarantined(
-            f"address {address.address}", address.quarantine, quoted(address.address), address.chain_start
-        )
-    yield from _gaps(address)
-    yield from _limits(status, address)
-    yield from _own_rules(address)
-    yield from _ring(address)
-    yield from _unchecked(address)
-    yield from _frequent_ids(address)
-    yield from _forwarded(address)
-    yield from _observed(address)
+        yield quarantined(where, address.quarantine, quoted(address.address), address.chain_start)
+    problems = chain(
+        _gaps(address),
+        _limits(status, address),
+        _own_rules(address),
+        _ring(address),
+        _unchecked(address),
+        _frequent_ids(address),
+        _forwarded(address),
+        _observed(address),
+    )
+    yield from (Finding(where, *problem) for problem in problems)
 
 
 def quarantined(where: str, records: OpenRecords, arguments: str, chain_start: str = "") -> Finding:
@@ -42,42 +46,38 @@ def quarantined(where: str, records: OpenRecords, arguments: str, chain_start: s
         arguments: Arguments of the command.
         chain_start: First address of the chain that feeds the address; empty = the records can be redriven.
     """
-    what = records.described("quarantined record")
+    verb = "list"
     if chain_start:
         do = f"fix the reason, then {resend_advice(chain_start)}"
-        return Finding(where, what, do, f"ringfence quarantine list {arguments}", stands=True)
-    if records.oldest_reason.startswith(NO_ID):
+    elif records.oldest_reason.startswith(NO_ID):
         do = "a redrive leaves records without an ID: have producers send them again with an ID, then drop them; this command shows the reason of each record"
-        return Finding(where, what, do, f"ringfence quarantine list {arguments}", stands=True)
-    do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
-    return Finding(where, what, do, f"ringfence quarantine redrive {arguments}", stands=True)
+    else:
+        verb = "redrive"
+        do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
+    what = records.described("quarantined record")
+    return Finding(where, what, do, f"ringfence quarantine {verb} {arguments}", stands=True)
 
 
-def _gaps(address: Address) -> Iterator[Finding]:
-    """Yield a finding if records were deleted before a worker processed them."""
+def _gaps(address: Address) -> Iterator[Problem]:
+    """Yield a problem if records were deleted before a worker processed them."""
     lanes = [lane for lane in address.lanes if lane.gap_records]
     if lanes:
         number = sum(lane.gap_records for lane in lanes)
         what = f"{counted(number, 'record was', 'records were')} deleted from its input before {named('lane', [lane.lane for lane in lanes])} processed them"
         do = f"send them again, and raise retention.ms of {address.topic} above the longest outage; the reconciliation run names the offsets as GAP"
-        yield Finding(f"address {address.address}", what, do, "ringfence reconcile", stands=False)
+        yield Problem(what, do, "ringfence reconcile")
 
 
-def _limits(status: Status, address: Address) -> Iterator[Finding]:
-    """Yield one finding if live workers disagree on limits: each of them reports it for all."""
+def _limits(status: Status, address: Address) -> Iterator[Problem]:
+    """Yield one problem if live workers disagree on limits: each of them reports it for all."""
     said = dict.fromkeys(text for worker in status.workers for text in worker.limits.get(address.address, ()))
     if said:
-        yield Finding(
-            f"address {address.address}",
-            f"live workers do not agree on what its rings remember: {'; '.join(said)}; each ring keeps its recorded limits",
-            "give all workers the same file, and restart those that have another one",
-            "",
-            stands=False,
-        )
+        what = f"live workers do not agree on what its rings remember: {'; '.join(said)}; each ring keeps its recorded limits"
+        yield Problem(what, _SAME_FILE)
 
 
-def _own_rules(address: Address) -> Iterator[Finding]:
-    """Yield a finding for each key on which workers differ, if each uses its own value."""
+def _own_rules(address: Address) -> Iterator[Problem]:
+    """Yield a problem for each key on which workers differ, if each uses its own value."""
     for key in dict.fromkeys(key for lane in address.lanes for key in lane.own_rules):
         found: dict[str, list[str]] = {}
         for lane in address.lanes:
@@ -89,13 +89,17 @@ def _own_rules(address: Address) -> Iterator[Finding]:
                 for value, workers in found.items()
             )
             what = f"live workers do not agree on {key}: {said}; each uses its own file"
-            do = "give all workers the same file, and restart those that have another one"
-            yield Finding(f"address {address.address}", what, do, "", stands=False)
+            yield Problem(what, _SAME_FILE)
 
 
-def _ring(address: Address) -> Iterator[Finding]:
-    if any(lane.promise for lane in address.lanes):
-        yield from _broken_promises(address)
+def _ring(address: Address) -> Iterator[Problem]:
+    """Yield a problem if its rings forget IDs early: against ``id_min_age``, or within a minute."""
+    if promises := [lane.promise for lane in address.lanes if lane.promise]:
+        if broken := [promise for promise in promises if not promise["holds"]]:
+            enough = max(promise["enough"] for promise in broken)
+            what = f"IDs younger than id_min_age leave {'its ring' if len(address.lanes) == 1 else 'its rings'}: a resend may be accepted again"
+            do = f"set id_cache_size_max = {enough}, which would be enough at this rate; this command shows each ring"
+            yield Problem(what, do, f"ringfence rings show {address.address}")
         return
     fullest, covered = address.fullest, address.seconds_covered
     if fullest is None or covered is None or (fullest.ring_size or 0) < (fullest.ring_capacity or 0):
@@ -105,25 +109,11 @@ def _ring(address: Address) -> Iterator[Finding]:
             f"its ring is full and reaches back {age(covered)}: a resend that comes later is accepted again"
         )
         do = "raise id_cache_size; this command recommends a value"
-        yield Finding(
-            f"address {address.address}", what, do, f"ringfence audit {address.topic}", stands=False
-        )
+        yield Problem(what, do, f"ringfence audit {address.topic}")
 
 
-def _broken_promises(address: Address) -> Iterator[Finding]:
-    broken = [lane for lane in address.lanes if lane.promise and not lane.promise["holds"]]
-    if not broken:
-        return
-    enough = max(lane.promise["enough"] for lane in broken if lane.promise)
-    what = f"IDs younger than id_min_age leave {'its ring' if len(address.lanes) == 1 else 'its rings'}: a resend may be accepted again"
-    do = f"set id_cache_size_max = {enough}, which would be enough at this rate; this command shows each ring"
-    yield Finding(
-        f"address {address.address}", what, do, f"ringfence rings show {address.address}", stands=False
-    )
-
-
-def _unchecked(address: Address) -> Iterator[Finding]:
-    """Yield a finding if messages have no ID although IDs are checked."""
+def _unchecked(address: Address) -> Iterator[Problem]:
+    """Yield a problem if messages have no ID although IDs are checked."""
     names = list(dict.fromkeys(name for lane in address.lanes for name in lane.unchecked_headers))
     number = sum(lane.unchecked or 0 for lane in address.lanes if lane.ring_capacity)
     if not number:
@@ -137,11 +127,11 @@ def _unchecked(address: Address) -> Iterator[Finding]:
         if likely is not None:
             do += "; this command tries one"
             command = f"ringfence audit {quoted(address.topic)} --id-header {quoted(likely)}"
-    yield Finding(f"address {address.address}", what, do, command, stands=False)
+    yield Problem(what, do, command)
 
 
-def _frequent_ids(address: Address) -> Iterator[Finding]:
-    """Yield a finding for each ID with a large share of the duplicates, over all lanes that report it."""
+def _frequent_ids(address: Address) -> Iterator[Problem]:
+    """Yield a problem for each ID with a large share of the duplicates, over all lanes that report it."""
     found: dict[str, list[FrequentId]] = {}
     for lane in address.lanes:
         if lane.frequent_id is not None:
@@ -155,31 +145,29 @@ def _frequent_ids(address: Address) -> Iterator[Finding]:
         )
         do = "give each message an ID of its own; this shows what each lane accepted under that ID"
         searched = " ".join(quoted(f"text:{text}" if text.startswith("-") else text) for text in texts)
-        command = f"ringfence rings find {quoted(address.address)} {searched}"
-        yield Finding(f"address {address.address}", what, do, command, stands=False)
+        yield Problem(what, do, f"ringfence rings find {quoted(address.address)} {searched}")
 
 
-def _forwarded(address: Address) -> Iterator[Finding]:
+def _forwarded(address: Address) -> Iterator[Problem]:
     found: dict[str, float] = {}
     for lane in address.lanes:
-        if lane.forwarding_advice:
-            most = max(found.get(lane.forwarding_advice, 0.0), lane.forwarding_share or 0.0)
-            found[lane.forwarding_advice] = most
+        if advice := lane.forwarding_advice:
+            found[advice] = max(found.get(advice, 0.0), lane.forwarding_share or 0.0)
     for advice, most in found.items():
         what = f"up to {share(most)} of the records of a lane are forwarded to their home, which costs a second write"
-        yield Finding(f"address {address.address}", what, advice, "", stands=False)
+        yield Problem(what, advice)
 
 
-def _observed(address: Address) -> Iterator[Finding]:
+def _observed(address: Address) -> Iterator[Problem]:
     observing = [lane for lane in address.lanes if lane.observes]
     if not observing:
         return
     passed = sum(lane.observed_duplicates or 0 for lane in observing)
-    judged = sum((lane.accepted or 0) + (lane.duplicates or 0) + (lane.unchecked or 0) for lane in observing)
+    judged = sum(lane.judged for lane in observing)
     what = f"it only observes: of {counted(judged, 'message')}, {counted(passed, 'duplicate')} passed that it would have dropped"
     do = 'to drop them, set mode = "enforce" and restart its workers; no ID is forgotten'
     others = [lane.lane for lane in address.lanes if lane.state == model.OPEN and not lane.observes]
     if others:
         what += f"; {named('lane', others)} {'drops' if len(others) == 1 else 'drop'} them"
         do = "give all workers the same mode, and restart those that had another one"
-    yield Finding(f"address {address.address}", what, do, "", stands=False)
+    yield Problem(what, do)

@@ -15,29 +15,29 @@ SHOWN_MAX: Final = 4
 
 
 class Problem(NamedTuple):
-    """Problem of one lane, worker or partition."""
+    """A finding without its place; see :class:`app.commands.status.model.Finding`."""
 
-    kind: str
-    """Kind of the object, such as ``lane``, or consumer group with ``partition``."""
-    name: str
     what: str
-    do: str
-    command: str
-    stands: bool
-    waiting: int = 0
-    """Upper bound of the waiting messages."""
+    do: str = ""
+    command: str = ""
+    stands: bool = False
 
 
-def merged(problems: Iterable[Problem]) -> Iterator[Finding]:
-    """Yield one finding for all problems that differ only in names."""
-    found: dict[Problem, list[Problem]] = {}
-    for problem in problems:
-        found.setdefault(problem._replace(name="", waiting=0), []).append(problem)
-    for cause, items in found.items():
-        offsets = sum(item.waiting for item in items)
+def merged(kind: str, problems: Iterable[tuple[str, Problem, int]]) -> Iterator[Finding]:
+    """Yield one finding for all equal problems.
+
+    Args:
+        kind: Kind of the objects, such as ``lane``, or consumer group with ``partition``.
+        problems: Name of the object, its problem, and an upper bound of the waiting messages.
+    """
+    found: dict[Problem, list[tuple[str, int]]] = {}
+    for name, problem, offsets in problems:
+        found.setdefault(problem, []).append((name, offsets))
+    for problem, items in found.items():
+        offsets = sum(offsets for _, offsets in items)
         behind = f"; {waiting(offsets)}" if offsets else ""
-        where = named(cause.kind, list(dict.fromkeys(item.name for item in items)))
-        yield Finding(where, f"{cause.what}{behind}", cause.do, cause.command, cause.stands)
+        where = named(kind, list(dict.fromkeys(name for name, _ in items)))
+        yield Finding(where, *problem._replace(what=f"{problem.what}{behind}"))
 
 
 def named(kind: str, names: list[str]) -> str:

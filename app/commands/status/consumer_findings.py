@@ -36,7 +36,7 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
             command = _groups("show", consumers)
         yield Finding(where, fault, do, command, stands=True)
     if consumers.throttled:
-        yield Finding(where, *quota(consumers.throttled), "", stands=False)
+        yield Finding(where, *quota(consumers.throttled))
     if consumers.left_behind:
         what = f"{counted(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them"
         do = "fix the handler; this command lets a group continue without it"
@@ -44,15 +44,13 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
     for silent in dict.fromkeys(consumers.unheard.values()):
         at = ", ".join(web for web, probe_error in consumers.unheard.items() if probe_error == silent)
         what = f"{silent.what}, at {at}, so the state of its handlers is unknown here"
-        yield Finding(where, what, silent.do, "", stands=False)
+        yield Finding(where, what, silent.do)
     yield from _failing(consumers, where)
     yield from _runs(consumers, where)
     yield from _leases(consumers, where)
-    yield from merged(
-        Problem(f"{where}, partition", str(share.partition), what, "", _who(consumers), stands)
-        for share in consumers.partitions
-        for what, stands in _not_held(consumers, share)
-    )
+    not_held = ((str(share.partition), _not_held(consumers, share), 0) for share in consumers.partitions)
+    problems = ((number, problem, waits) for number, problem, waits in not_held if problem is not None)
+    yield from merged(f"{where}, partition", problems)
 
 
 def _oldest(consumers: Consumers) -> str:
@@ -84,15 +82,11 @@ def _letters(consumers: Consumers, where: str) -> Iterator[Finding]:
 
 def left_letters(left: LeftLetters) -> Finding:
     """Return the finding about dead letters of a consumer group without progress."""
+    where = f"{left.consumer_group or 'no consumer group'} at {left.address}"
     do = "their consumer group has no progress: start a consumer of it and redrive them, or drop them"
     group = f" --consumer-group {quoted(left.consumer_group)}" if left.consumer_group else ""
-    return Finding(
-        f"{left.consumer_group or 'no consumer group'} at {left.address}",
-        left.dead_letters.described("dead letter"),
-        do,
-        f"ringfence dlq list {quoted(left.address)}{group}",
-        stands=True,
-    )
+    command = f"ringfence dlq list {quoted(left.address)}{group}"
+    return Finding(where, left.dead_letters.described("dead letter"), do, command, stands=True)
 
 
 def _failing(consumers: Consumers, where: str) -> Iterator[Finding]:
@@ -125,9 +119,8 @@ def _runs(consumers: Consumers, where: str) -> Iterator[Finding]:
     silent = [
         share
         for share in running
-        if share.run_seconds is None
-        and (share.head_age_seconds or 0.0) > PASSES_S
-        and share.failing_seconds is None
+        if (share.head_age_seconds or 0.0) > PASSES_S
+        and (share.run_seconds, share.failing_seconds) == (None, None)
         and not share.waits
     ]
     if silent:
@@ -138,7 +131,7 @@ def _runs(consumers: Consumers, where: str) -> Iterator[Finding]:
             "report which"
         )
         do = "look at its log, or make its web server reachable from here (app.web_host, --web-port)"
-        yield Finding(_at(where, silent), what, do, _who(consumers), stands=False)
+        yield Finding(_at(where, silent), what, do, _who(consumers))
     late = [share for share in running if (share.run_seconds or 0.0) > PASSES_S]
     if not late:
         return
@@ -176,18 +169,20 @@ def _leases(consumers: Consumers, where: str) -> Iterator[Finding]:
             runs = counted(sum(share.running for share in shares), "message")
             what = f"{waits} waits until {holder} has finished its running messages: {runs}"
             do = "nothing; this command ends a handler that hangs"
-            yield Finding(_at(where, shares), what, do, _groups("release", consumers, "GROUP"), stands=False)
+            yield Finding(_at(where, shares), what, do, _groups("release", consumers, "GROUP"))
 
 
-def _not_held(consumers: Consumers, share: Share) -> Iterator[tuple[str, bool]]:
-    """Yield why a partition has no holder, and whether that needs action."""
-    late = (share.head_age_seconds or 0.0) > PASSES_S
+def _not_held(consumers: Consumers, share: Share) -> Problem | None:
+    """Return the problem of a partition without a holder."""
     if share.waits and share.holder:
-        return
+        return None
     if share.reason:
-        yield f"it is not open yet: {share.reason}", late
+        what = f"it is not open yet: {share.reason}"
     elif consumers.members and share.lag and share.state in {"none", "released"} and not share.waits:
-        yield f"it is assigned to no consumer, though {counted(len(consumers.members), 'consumer')} run", late
+        what = f"it is assigned to no consumer, though {counted(len(consumers.members), 'consumer')} run"
+    else:
+        return None
+    return Problem(what, "", _who(consumers), (share.head_age_seconds or 0.0) > PASSES_S)
 
 
 def _at(where: str, shares: Sequence[Share]) -> str:

@@ -85,6 +85,11 @@ class Lane:
     gap_records: int = 0
     """Number of records that were deleted unprocessed since the worker has the lane."""
 
+    @property
+    def judged(self) -> int:
+        """Number of messages with a verdict since the worker has the lane."""
+        return (self.accepted or 0) + (self.duplicates or 0) + (self.unchecked or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -115,16 +120,13 @@ class Address:
     @property
     def duplicates_share(self) -> float | None:
         """Share of duplicates since workers have its lanes; None = nothing was judged, or unknown."""
-        counts = [(lane.accepted or 0, lane.duplicates or 0, lane.unchecked or 0) for lane in self.lanes]
-        judged = sum(map(sum, counts))
-        return sum(duplicates for _, duplicates, _ in counts) / judged if judged else None
+        judged = sum(lane.judged for lane in self.lanes)
+        return sum(lane.duplicates or 0 for lane in self.lanes) / judged if judged else None
 
     @property
     def unchecked_share(self) -> float | None:
         """Share of messages without an ID, counted and unknown as for :attr:`duplicates_share`."""
-        judged = sum(
-            (lane.accepted or 0) + (lane.duplicates or 0) + (lane.unchecked or 0) for lane in self.lanes
-        )
+        judged = sum(lane.judged for lane in self.lanes)
         return sum(lane.unchecked or 0 for lane in self.lanes) / judged if judged else None
 
     @property
@@ -243,11 +245,6 @@ class Consumers:
         return sum(partition.blocked for partition in self.partitions)
 
     @property
-    def failing(self) -> int:
-        """Number of failed messages that are retried."""
-        return sum(partition.failing for partition in self.partitions)
-
-    @property
     def lag(self) -> float | None:
         """Sum of the known lags."""
         return _sum(partition.lag for partition in self.partitions)
@@ -316,11 +313,11 @@ class Finding:
 
     where: str
     what: str
-    do: str
+    do: str = ""
     """Fix; empty if the command suffices."""
-    command: str
+    command: str = ""
     """Command that helps; empty = none."""
-    stands: bool
+    stands: bool = False
     """Whether it needs action, because messages wait until an operator acts."""
 
 
