@@ -10,8 +10,8 @@ from typing import Final
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.broker_process import HOST
-from app.embedded.link import TcpProxy
 from app.embedded.server_files import Listener, listener_properties
+from tests.support.link import TcpProxy
 
 RESULTS: Final = Path(__file__).parent / "results"
 """The folder of the documents that benchmarks write."""

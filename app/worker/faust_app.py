@@ -7,8 +7,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import faust
@@ -17,9 +16,8 @@ from yarl import URL
 from agents.lane.lane import LaneState
 from agents.worker import faust_agent
 from agents.worker.lanes import Lanes
-from app.worker import faust_parts
 from app.worker.fetch.startup_retry import connected
-from app.worker.fetch.transport import BatchConsumerThread, BatchTransport
+from app.worker.fetch.transport import BatchTransport, TransportHooks
 from app.worker.membership import static_membership, warm_up
 from app.worker.membership.assignor import LaneAssignor
 from app.worker.parts import WorkerParts
@@ -30,7 +28,6 @@ from ringfence_kafka.auth.tls import ssl_context
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.http.server import advertised
-from ringfence_kafka.process import signals
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -107,7 +104,14 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             buffers=parts.buffers,
             interval=parts.interval,
             client_options=client_properties.for_aiokafka(parts.settings.kafka),
-            hooks=_Hooks(self, parts),
+            hooks=TransportHooks(
+                connected=parts.group.connect,
+                unreadable=parts.lanes.health.refused_reads.record,
+                excluded=self._end_without_access,
+                replaced=lambda: self.end(static_membership.replaced(parts.settings)),
+                foreign=lambda: parts.lanes.health.foreign,
+                before_joining=self._restore_before_joining,
+            ),
             lanes={address.input_topic: address.lanes for address in parts.settings.addresses},
         )
         self.web = StatusWeb(self)
@@ -122,6 +126,13 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         if not self.fault:
             self.fault = fault
             os.kill(os.getpid(), signal.SIGTERM)
+
+    def _end_without_access(self, reason: str) -> None:
+        self.end(f"{reason}: allow Read on the group {self.parts.settings.app.id}, then start it again")
+
+    async def _restore_before_joining(self, topics: set[str]) -> None:
+        parts, instance = self.parts, static_membership.group_instance(self.parts.settings)
+        await warm_up.restore_before_joining(parts.lanes, parts.cluster, self.assignor, topics, instance)
 
     async def on_start(self) -> None:
         """Connect to the cluster before partitions are assigned."""
@@ -176,48 +187,6 @@ async def repeat(look: Callable[[], Awaitable[None]], every_s: float) -> None:
         while True:
             await look()
             await asyncio.sleep(every_s)
-
-
-@dataclass(frozen=True, slots=True)
-class _Hooks:
-    """Hooks of the transport; see :class:`app.worker.fetch.transport.TransportHooks`."""
-
-    app: RingfenceApp
-    parts: WorkerParts
-
-    def connected(self, thread: BatchConsumerThread) -> None:
-        self.parts.group.connect(thread)
-
-    def unreadable(self, topic: str, partition: int, reason: str) -> None:
-        self.parts.lanes.health.refused_reads.record(topic, partition, reason)
-
-    def excluded(self, reason: str) -> None:
-        group = self.parts.settings.app.id
-        self.app.end(f"{reason}: allow Read on the group {group}, then start it again")
-
-    def replaced(self) -> None:
-        self.app.end(static_membership.replaced(self.parts.settings))
-
-    def foreign(self) -> Sequence[str]:
-        return self.parts.lanes.health.foreign
-
-    async def before_joining(self, topics: set[str]) -> None:
-        parts = self.parts
-        instance = static_membership.group_instance(parts.settings)
-        await warm_up.restore_before_joining(parts.lanes, parts.cluster, self.app.assignor, topics, instance)
-
-
-class SignalledWorker(faust_parts.Worker):
-    """Faust's worker with other signal handlers: SIGHUP stops it in order, no signal starts a debugger."""
-
-    def add_signal_handlers(self) -> None:
-        """Handle SIGHUP."""
-        if signals.ends_at_hang_up():
-            self.loop.add_signal_handler(signal.SIGHUP, self.terminate)
-
-    def on_sigusr2(self) -> None:
-        """Do nothing: Faust would start a debugger."""
-        log.info("SIGUSR2 is ignored; SIGUSR1 logs what all tasks wait for, and SIGTERM stops the worker")
 
 
 def _faust_settings(parts: WorkerParts) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 Only workers import this module: consumers and bridges run without Faust.
 """
 
+import logging
+import signal
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final
 
 import faust
 from aiokafka import AIOKafkaConsumer
@@ -13,6 +15,10 @@ from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 from faust.assignor.partition_assignor import PartitionAssignor
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+
+from ringfence_kafka.process import signals
+
+log: Final = logging.getLogger("ringfence.worker")
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -80,13 +86,6 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
         return self.thread_class(self, loop=self.loop, beacon=self.beacon)
 
 
-class _Stated(Protocol):
-    """Metadata that a member announced when it joined."""
-
-    url: Any
-    assignment: ClientAssignment
-
-
 class Assignor(PartitionAssignor):  # type: ignore[misc]
     """Faust's assignor without its assignment strategy."""
 
@@ -95,16 +94,12 @@ class Assignor(PartitionAssignor):  # type: ignore[misc]
         """URL of this worker."""
         return str(self._url)
 
-    def stated(self, metadata: ConsumerProtocolMemberMetadata) -> _Stated:
-        """Return the metadata that a member announced when it joined."""
-        said: _Stated = self._get_client_metadata(metadata)
-        return said
+    def stated(self, metadata: ConsumerProtocolMemberMetadata) -> Any:
+        """Return the metadata that a member announced when it joined, with ``url`` and ``assignment``."""
+        return self._get_client_metadata(metadata)
 
     def assign_members(
-        self,
-        cluster: Any,
-        members: Mapping[str, ConsumerProtocolMemberMetadata],
-        stated: Mapping[str, _Stated],
+        self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata], stated: Mapping[str, Any]
     ) -> Mapping[str, Mapping[str, list[int]]]:
         """Return the partitions of each member by topic."""
         raise NotImplementedError
@@ -142,21 +137,12 @@ class Assignor(PartitionAssignor):  # type: ignore[misc]
 
 
 class Worker(faust.Worker):  # type: ignore[misc]
-    """Faust's worker with replaceable signal handlers."""
-
-    def add_signal_handlers(self) -> None:
-        """Install additional signal handlers."""
-
-    def terminate(self) -> None:
-        """Stop in order, as after SIGTERM."""
-        self._on_sigterm()
-
-    def on_sigusr2(self) -> None:
-        """Handle SIGUSR2."""
+    """Faust's worker with other signal handlers: SIGHUP stops it in order, no signal starts a debugger."""
 
     def _install_signal_handlers_unix(self) -> None:
         super()._install_signal_handlers_unix()
-        self.add_signal_handlers()
+        if signals.ends_at_hang_up():
+            self.loop.add_signal_handler(signal.SIGHUP, self._on_sigterm)
 
     def _on_sigusr2(self) -> None:
-        self.on_sigusr2()
+        log.info("SIGUSR2 is ignored; SIGUSR1 logs what all tasks wait for, and SIGTERM stops the worker")

@@ -2,16 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
-from app.commands.repair.records import Refused, Selection, Wanted
-from app.commands.repair.redrive_log import RedrivePartition
-from app.commands.repair.scan import Act, opened, scan
+from app.commands.groups.open_letters import read_letters
+from app.commands.repair.records import Refused, Selection
 from app.commands.status import histories, page
 from app.commands.status.findings import findings
 from app.commands.status.lanes import ANSWER_LIMIT_S, fetch_document
@@ -25,7 +24,6 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.http import auth
 from ringfence_kafka.page.history import Charts, Subject
-from ringfence_kafka.protocol import wire_names
 
 KEPT_S: Final = 3.0
 """Minimum interval between reads of the cluster, for any number of viewers, in seconds."""
@@ -85,36 +83,28 @@ class StatusPage:
         report = run_report.link(self._settings, status.last_run if status is not None else None)
         return page.render(status, found, app.instance_name, own, fault, self._past, app.id, report)
 
-    async def address(self, name: str) -> str | None:
+    async def address(self, address: str) -> str | None:
         """Return the page of an address; None = unknown address, or brokers do not answer."""
         status, _ = await self.read()
-        if status is None or (found := _first(status.addresses, address=name)) is None:
+        if status is None or (found := _first(status.addresses, address=address)) is None:
             return None
-        hour, day = await self._charts(status, ("address", name))
+        hour, day = await self._charts(status, ("address", address))
         alone = findings(_without_others(status, addresses=[found]))
-        return self._shown("address", name, address=found, found=alone, hour=hour, day=day)
+        return self._shown("address", address, address=found, found=alone, hour=hour, day=day)
 
     async def consumers(self, group: str, address: str) -> str | None:
         """Return the page of a consumer group; None as for :meth:`address`."""
         status, _ = await self.read()
         if status is None:
             return None
-        found = _first(status.consumers, consumer_group=group, address=address)
-        if found is None:
+        if (found := _first(status.consumers, consumer_group=group, address=address)) is None:
             return None
         (hour, day), waiting = await asyncio.gather(
             self._charts(status, ("consumers", group, address)), self._waiting(found)
         )
         alone = findings(_without_others(status, consumers=[found]))
-        return self._shown(
-            "consumers",
-            f"{group} at {address}",
-            group=found,
-            found=alone,
-            hour=hour,
-            day=day,
-            waiting=waiting,
-        )
+        title = f"{group} at {address}"
+        return self._shown("consumers", title, group=found, found=alone, hour=hour, day=day, waiting=waiting)
 
     async def _charts(self, status: Status, subject: Subject) -> tuple[Charts, Charts]:
         hour, day = (self._history(status, span, subject) for span in ("hour", "day"))
@@ -139,10 +129,11 @@ class StatusPage:
             address=address, LETTERS_MAX=SHOWN_MAX,
         )  # fmt: skip
 
-    async def letter(self, group: str, address: str, at: tuple[int, int]) -> str | None:
-        """Return the page of a dead letter; None = it does not exist. ``at``: its partition and offset."""
+    async def letter(self, group: str, address: str, partition: str, offset: str) -> str | None:
+        """Return the page of a dead letter; None = it does not exist."""
         if not self._knows(address):
             return None
+        at = int(partition), int(offset)
         letter, fault = await self._answered(read_one(self._settings, address, group, at))
         if letter is None and not fault:
             return None
@@ -183,7 +174,12 @@ async def read_open(settings: Settings, address: str, consumer_group: str) -> li
     Raises:
         BrokerUnavailableError: The cluster does not answer, or denies access.
     """
-    found = await _read(settings, address, _wanted(Selection(consumer_group=consumer_group)))
+    found: list[Refused] = []
+
+    def keep(letter: Refused) -> None:
+        found.append(replace(letter, value=None))
+
+    await read_letters(settings, address, Selection(consumer_group=consumer_group), keep, limit=SHOWN_MAX)
     return sorted(found, key=lambda letter: (letter.timestamp, letter.place))
 
 
@@ -191,22 +187,9 @@ async def read_one(
     settings: Settings, address: str, consumer_group: str, at: tuple[int, int]
 ) -> Refused | None:
     """Return one dead letter, open or settled; None = it does not exist. Raises as :func:`read_open`."""
-    wanted = _wanted(Selection(consumer_group=consumer_group, at=[at]), settled_too=True)
-    return next(iter(await _read(settings, address, wanted, whole=settings.app.page_values)), None)
-
-
-def _wanted(selection: Selection, *, settled_too: bool = False) -> Wanted:
-    return Wanted(selection, lambda record: record.key, settled_too, limit=SHOWN_MAX)
-
-
-async def _read(
-    settings: Settings, address: str, wanted: Wanted, *, whole: bool = False
-) -> Sequence[Refused]:
     found: list[Refused] = []
-
-    async def keep(_: RedrivePartition, records: Sequence[Refused]) -> None:
-        found.extend(letter if whole else replace(letter, value=None) for letter in records)
-
-    async with opened(settings.kafka, settings.app.id, wire_names.dead_letter_topic(address)) as topic:
-        await scan(topic, wanted, Act(keep))
-    return found
+    selection = Selection(consumer_group=consumer_group, at=[at])
+    await read_letters(settings, address, selection, found.append, settled_too=True)
+    if not found:
+        return None
+    return found[0] if settings.app.page_values else replace(found[0], value=None)

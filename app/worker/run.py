@@ -15,7 +15,8 @@ from agents.topic_checks.addresses import say_fault
 from app.commands.topics import access_rights, topics
 from app.commands.topics.required_topics import Findings
 from app.worker import parts
-from app.worker.faust_app import RingfenceApp, SignalledWorker
+from app.worker.faust_app import RingfenceApp
+from app.worker.faust_parts import Worker
 from app.worker.fetch.buffers import COPIES
 from app.worker.membership import static_membership
 from ringfence_kafka import aiokafka_patches
@@ -93,7 +94,7 @@ def _execute(app: RingfenceApp) -> int:
     gc_settings.collect_rarely()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    worker = SignalledWorker(app, loop=loop, quiet=True, override_logging=False, loglevel=logging.WARNING)
+    worker = Worker(app, loop=loop, quiet=True, override_logging=False, loglevel=logging.WARNING)
     worker.spinner = None
     try:
         worker.execute_from_commandline()

@@ -1,5 +1,6 @@
 """The web server of a worker: pages, ``/status`` and probe routes, on Faust's server."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 from aiohttp import web
@@ -26,19 +27,6 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
         async def answer_page(_: web.Request) -> web.Response:
             return _page(await parts.page.html(parts.lanes.health.report()))
 
-        async def answer_address(request: web.Request) -> web.Response:
-            return _page(await parts.page.address(request.match_info["address"]))
-
-        async def answer_consumers(request: web.Request) -> web.Response:
-            return _page(await parts.page.consumers(*_group_at(request)))
-
-        async def answer_letters(request: web.Request) -> web.Response:
-            return _page(await parts.page.letters(*_group_at(request)))
-
-        async def answer_letter(request: web.Request) -> web.Response:
-            at = int(request.match_info["partition"]), int(request.match_info["offset"])
-            return _page(await parts.page.letter(*_group_at(request), at))
-
         async def answer_report(request: web.Request) -> web.StreamResponse:
             found = run_report.place(parts.settings, int(request.match_info["run"]))
             return _page(None) if found is None else web.FileResponse(found, headers=run_report.HEADERS)
@@ -50,11 +38,12 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
         self.web_app.add_routes(
             [
                 web.get("/", answer_page),
-                web.get("/address/{address}", answer_address),
-                web.get("/consumers/{group}/{address}", answer_consumers),
-                web.get("/dead-letters/{group}/{address}", answer_letters),
-                web.get(
-                    r"/dead-letters/{group}/{address}/{partition:\d{1,9}}/{offset:\d{1,18}}", answer_letter
+                _page_route("/address/{address}", parts.page.address),
+                _page_route("/consumers/{group}/{address}", parts.page.consumers),
+                _page_route("/dead-letters/{group}/{address}", parts.page.letters),
+                _page_route(
+                    r"/dead-letters/{group}/{address}/{partition:\d{1,9}}/{offset:\d{1,18}}",
+                    parts.page.letter,
                 ),
                 web.get(r"/report/{run:\d{1,9}}", answer_report),
                 web.get("/status", answer_status),
@@ -71,8 +60,13 @@ def _page(text: str | None) -> web.Response:
     return web.Response(text=text, content_type="text/html", headers=HEADERS)
 
 
-def _group_at(request: web.Request) -> tuple[str, str]:
-    return request.match_info["group"], request.match_info["address"]
+def _page_route(path: str, page: Callable[..., Awaitable[str | None]]) -> web.RouteDef:
+    """Return a route to a page, which takes the variable parts of the path by name."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return _page(await page(**request.match_info))
+
+    return web.get(path, answer)
 
 
 def _health(parts: WorkerParts) -> dict[str, Any]:

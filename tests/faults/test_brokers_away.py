@@ -11,7 +11,6 @@ from aiokafka.client import AIOKafkaClient
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.broker_process import HOST
-from app.embedded.link import TcpProxy
 from ringfence_kafka.aiokafka_patches import internals
 from tests.support import kafka
 from tests.support.bridges import processes
@@ -19,6 +18,7 @@ from tests.support.bridges.processes import BridgeProcess, Two
 from tests.support.brokers.linked import LinkedBroker
 from tests.support.consumers.processes import ConsumerProcess, noted
 from tests.support.kafka import Sent
+from tests.support.link import TcpProxy
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 

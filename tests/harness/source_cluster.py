@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from app.embedded.link import TcpProxy
 from ringfence_kafka.protocol import hop, wire_names
 from tests.harness.checker.findings import Anomaly, Finding
 from tests.harness.history import ID_HEADER, History, Place, Record, records
@@ -15,6 +14,7 @@ from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import BridgeProcess
 from tests.support.brokers.linked import LinkedBroker, linked_broker
+from tests.support.link import TcpProxy
 from tests.support.worker import wait_for
 
 APP_ID: Final = "origin"

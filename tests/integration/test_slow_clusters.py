@@ -98,7 +98,9 @@ async def test_a_quota_is_named(
     )  # fmt: skip
     async with consumer:
         limit = time.monotonic() + kafka.WAIT_S
-        while not throttling.THROTTLED.total_ms:  # the broker applies the quota some time after the command ends
+        while (
+            not throttling.THROTTLED.total_ms
+        ):  # the broker applies the quota some time after the command ends
             assert time.monotonic() < limit
             await consumer.getmany(timeout_ms=1_000)
             await consumer.seek_to_beginning()

@@ -103,7 +103,7 @@ class Received:
 
     @property
     def thread(self) -> BatchConsumerThread:
-        thread: BatchConsumerThread = self.app.consumer.thread
+        thread: BatchConsumerThread = self.app.consumer.owned_thread
         return thread
 
     @property
@@ -165,8 +165,8 @@ async def receiving(
 
 OURS = {
     "_batch_message", "_connect", "_hand_over", "_keep_member", "_next_messages", "_soon",
-    "add_signal_handlers", "assign_members", "fetch", "fetch_batches", "is_active", "is_member", "join_again", "on_sigusr2",
-    "prepare", "rewind_all", "stated", "terminate", "thread_class", "wake",
+    "assign_members", "fetch", "fetch_batches", "is_active", "is_member", "join_again",
+    "prepare", "rewind_all", "stated", "thread_class", "wake",
 }  # fmt: skip
 """Methods that Faust does not have."""
 

@@ -7,8 +7,8 @@ from aiokafka.errors import KafkaError
 
 from app.commands.consumers import leases
 from app.commands.groups.lease_holders import LeaseHolders
-from app.commands.groups.parked_messages import read_open_letters
-from app.commands.repair.records import Refused
+from app.commands.groups.open_letters import read_letters
+from app.commands.repair.records import Refused, Selection
 from ringfence_client.handlers import group_names
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
@@ -79,5 +79,5 @@ async def _letters(
         if letter.accepted is not None and letter.accepted[1:] in blocked:
             parked.add(letter.key)
 
-    await read_open_letters(settings, address, group, keep)
+    await read_letters(settings, address.name, Selection(consumer_group=group), keep)
     return keys, parked

@@ -7,8 +7,10 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from app.commands.groups import consumer_api, parked_messages, show
-from app.commands.groups.lease_holders import say_waiting
+from app.commands.groups import consumer_api, show
+from app.commands.groups.lease_holders import LeaseHolders, say_waiting
+from app.commands.groups.open_letters import read_letters
+from app.commands.repair.records import Refused, Selection
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
 from ringfence_kafka.admin.cluster import Cluster
@@ -134,11 +136,11 @@ class ConsumerGroup:
         return bool(answer["released"])
 
     async def _try_again(self, number: int, known: Progress, offset: int) -> None:
-        refusal = await parked_messages.try_again(
-            self._settings, self._address, self._group, number, known, offset
-        )
-        if refusal:
-            raise GroupError(f"{self._topic}/{number}/{offset} stays parked: {refusal}")
+        redrives = {offset: known.redriven.get(offset, 0) + 1}
+        async with LeaseHolders(self._settings, self._address) as holders:
+            answer = await holders.redrive(self._group, number, redrives)
+        if offset not in answer.done:
+            raise GroupError(f"{self._topic}/{number}/{offset} stays parked: {answer.left}")
 
     async def _lost_letters(
         self, number: int, now: show.PartitionPosition, row: show.GroupRow
@@ -147,9 +149,15 @@ class ConsumerGroup:
         if row.head_offset not in now.progress.blocked:
             return ()
         if self._letters is None:
-            self._letters = await parked_messages.messages_with_letters(
-                self._settings, self._address, self._group
-            )
+            letters = set[tuple[int, int]]()
+
+            def keep(letter: Refused) -> None:
+                if letter.accepted is not None and letter.accepted.topic == self._topic:
+                    letters.add((letter.accepted.partition, letter.accepted.offset))
+
+            own = Selection(consumer_group=self._group)
+            await read_letters(self._settings, self._address.name, own, keep)
+            self._letters = letters
         return () if (number, row.head_offset) in self._letters else (row.head_offset,)
 
     async def drop(self, order: Order, meant: Mapping[int, Meant] | None) -> tuple[dict[int, Dropped], bool]:
@@ -236,12 +244,10 @@ class ConsumerGroup:
         """
         offsets: list[int] = []
         moved_at = time.monotonic()
+        verb = "skip" if order.skip else "purge"
+        details = {"letters": order.letters, "head": row.head_offset, "below": below, "lost": list(lost)}
         while True:
-            verb = "skip" if order.skip else "purge"
-            head = row.head_offset
-            answer = await self._ask(
-                web, number, order.name, verb, letters=order.letters, head=head, below=below, lost=lost
-            )
+            answer = await self._ask(web, number, order.name, verb, **details)
             if isinstance(answer, str) or order.skip or not order.letters:
                 return answer
             offsets += answer.get("offsets", ())
@@ -255,28 +261,15 @@ class ConsumerGroup:
             await asyncio.sleep(_AGAIN_S)
 
     async def _ask(
-        self,
-        web: str,
-        number: int,
-        name: bytes,
-        verb: str,
-        *,
-        letters: bool = False,
-        head: int | None = None,
-        below: int | None = None,
-        lost: Sequence[int] = (),
+        self, web: str, number: int, name: bytes, verb: str, **details: Any
     ) -> dict[str, Any] | str:
-        body = {
-            "letters": letters,
-            "head": head,
-            "below": below,
-            "lost": list(lost),
+        where = {
             "consumer_group": self._group,
             "topic": self._topic,
             "partition": number,
             "group": name.hex(),
         }
-        return await consumer_api.send_order(self._settings.app, web, f"groups/{verb}", body)
+        return await consumer_api.send_order(self._settings.app, web, f"groups/{verb}", where | details)
 
 
 def _has_gone(order: Order, asked: Meant, now: show.PartitionPosition, row: show.GroupRow | None) -> bool:

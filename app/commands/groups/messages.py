@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import contextlib
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -79,13 +81,8 @@ async def _read(
     async with Cluster(settings.kafka, consumer_group) as cluster:
         await cluster.groups.await_coordinator()
         known = await show.progresses(settings, address, cluster)
-        limit = asyncio.Semaphore(show.PARALLEL)
-
-        async def read_one(partition: int, progress: Progress | None) -> list[NextMessage]:
-            async with limit:
-                return await _next(settings, address, cluster, partition, progress, key, count)
-
-        found = await asyncio.gather(*(read_one(number, item) for number, item in enumerate(known)))
+        read_one = functools.partial(_next, settings, address, cluster, key=key, count=count)
+        found = await show.of_each(known, read_one)
     return [message for messages in found for message in messages]
 
 
@@ -95,6 +92,7 @@ async def _next(
     cluster: Cluster,
     partition: int,
     known: Progress | None,
+    *,
     key: bytes,
     count: int,
 ) -> list[NextMessage]:
@@ -109,11 +107,9 @@ async def _next(
                 if len(found) == count:
                     raise _Enough
 
-    try:
+    with contextlib.suppress(_Enough):
         topic = address.accepted_topic
         await LogReader(settings.kafka).read_range(topic, partition, now.first, now.end, take)
-    except _Enough:
-        pass
     return found
 
 

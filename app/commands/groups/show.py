@@ -5,12 +5,13 @@ which messages handlers run, so it is asked for that.
 """
 
 import asyncio
+import functools
 import json
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 from rich.table import Table
@@ -41,6 +42,7 @@ ASK_LIMIT_S: Final = 5.0
 PARALLEL: Final = 8
 SHOWN_MAX: Final = 50
 """Number of rows in the table; ``--json`` has all."""
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -122,15 +124,23 @@ async def _read(
         idle = await cluster.groups.state() in NO_MEMBERS
         known = await progresses(settings, address, cluster)
         met = await is_known(address, cluster, known)
-        limit = asyncio.Semaphore(PARALLEL)
-
-        async def read_one(partition: int, known: Progress | None) -> tuple[PartitionRow, list[GroupRow]]:
-            async with limit:
-                return await _partition(settings, address, cluster, partition, known, idle=idle)
-
-        found = await asyncio.gather(*(read_one(number, item) for number, item in enumerate(known)))
+        read_one = functools.partial(_partition, settings, address, cluster, idle=idle)
+        found = await of_each(known, read_one)
     rows = [row for _, groups in found for row in groups]
     return [row for row, _ in found], sorted(rows, key=lambda row: -row.head_age_seconds), met
+
+
+async def of_each(
+    known: Iterable[Progress | None], read: Callable[[int, Progress | None], Awaitable[Found]]
+) -> list[Found]:
+    """Read each partition with its progress record, a few at a time."""
+    limit = asyncio.Semaphore(PARALLEL)
+
+    async def read_one(partition: int, progress: Progress | None) -> Found:
+        async with limit:
+            return await read(partition, progress)
+
+    return await asyncio.gather(*(read_one(number, item) for number, item in enumerate(known)))
 
 
 async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[Progress | None]) -> bool:
@@ -248,21 +258,19 @@ async def read_position(
     cluster: Cluster, topic: str, partition: int, known: Progress | None
 ) -> PartitionPosition:
     """Return the progress in the present topic, which may be new, or have an offset set by an operator."""
-    identity = await cluster.topics.identity(topic)
-    start, end = (
-        await cluster.offsets.log_start(topic, partition),
-        await cluster.offsets.stable_end(topic, partition),
-    )
-    other = known is None or known.released or known.topic_id not in {"", identity.topic_id}
+    topic_id = (await cluster.topics.identity(topic)).topic_id
+    start = await cluster.offsets.log_start(topic, partition)
+    end = await cluster.offsets.stable_end(topic, partition)
     # Only a released or missing record may be overridden by a committed offset: a holder may have committed
     # since its record.
-    committed = known.next if known is not None else None
-    if known is None or other:
+    if known is not None and not known.released and known.topic_id in {"", topic_id}:
+        committed: int | None = known.next
+    else:
         noted = await cluster.groups.committed(topic, partition)
         ours = noted if known is None else own_commit(noted)  # a foreign consumer's does not count
         committed = None if ours is None else ours.offset
-    now = Log(identity.topic_id, committed, start, await cluster.offsets.high_watermark(topic, partition))
-    return PartitionPosition(resume(known, now).progress, identity.topic_id, start, end)
+    now = Log(topic_id, committed, start, await cluster.offsets.high_watermark(topic, partition))
+    return PartitionPosition(resume(known, now).progress, topic_id, start, end)
 
 
 async def unfinished(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from app.demo.bridge import traffic
+from app.demo.bridge.link import Link
 from app.demo.processes import WorkerProcess
 from app.demo.publish import Sender
 from app.demo.stage import CHECK_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, log_of, play
@@ -14,7 +15,6 @@ from app.demo.watch import AcceptedReader, Offsets
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.broker_process import HOST
-from app.embedded.link import TcpProxy
 from app.embedded.server_files import Listener, listener_properties
 from ringfence_kafka.protocol import wire_names
 
@@ -41,7 +41,7 @@ class Clusters:
         )
         self.origin: Final = EmbeddedBroker(directory / ORIGIN / "broker")
         self.target: Final = EmbeddedBroker(directory / TARGET / "broker", plain, properties=properties)
-        self.link: Final = TcpProxy(inner, outer)
+        self.link: Final = Link(inner, outer)
         self._directory = directory
         self._messages = messages
 

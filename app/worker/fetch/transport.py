@@ -22,8 +22,9 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import aiokafka
 from aiokafka import TopicPartition
@@ -55,26 +56,21 @@ Place = tuple[TopicPartition, int]
 """Partition and offset."""
 
 
-class TransportHooks(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportHooks:
     """Reports and questions to the worker, in the consumer's thread except for ``before_joining``."""
 
-    def connected(self, thread: "BatchConsumerThread") -> None:
-        """React to the connection of the consumer."""
-
-    def unreadable(self, topic: str, partition: int, reason: str) -> None:
-        """React to a fetch that was refused or is damaged."""
-
-    def excluded(self, reason: str) -> None:
-        """React to the loss of the right to the consumer group. May be called again."""
-
-    def replaced(self) -> None:
-        """React to another worker with the same instance name. May be called again."""
-
-    def foreign(self) -> Sequence[str]:
-        """Return a line for each member of the group that is not a worker."""
-
-    async def before_joining(self, topics: set[str]) -> None:
-        """Prepare for the topics of the subscription, before the worker joins."""
+    connected: Callable[["BatchConsumerThread"], None]
+    unreadable: Callable[[str, int, str], None]
+    """Takes topic, partition and reason of a fetch that was refused or is damaged."""
+    excluded: Callable[[str], None]
+    """Takes the reason why the right to the consumer group is lost. May be called again."""
+    replaced: Callable[[], None]
+    """Another worker has the same instance name. May be called again."""
+    foreign: Callable[[], Sequence[str]]
+    """Returns a line for each member of the group that is not a worker."""
+    before_joining: Callable[[set[str]], Awaitable[None]]
+    """Takes the topics of the subscription, before the worker joins."""
 
 
 class BatchConsumerThread(faust_parts.ConsumerThread):
@@ -192,25 +188,20 @@ class BatchConsumer(faust_parts.Consumer):
 
     thread_class = BatchConsumerThread
 
-    @property
-    def thread(self) -> BatchConsumerThread:
-        """Thread that owns the aiokafka consumer."""
-        return cast("BatchConsumerThread", self.owned_thread)
-
     def on_buffer_drop(self, tp: TP) -> None:
         """Look again, because a partition's buffer has room."""
         super().on_buffer_drop(tp)
-        self.thread.wake()
+        self.owned_thread.wake()
 
     def resume_partitions(self, tps: Iterable[TP]) -> None:
         """Look again, because Faust wants these partitions again."""
         super().resume_partitions(tps)
-        self.thread.wake()
+        self.owned_thread.wake()
 
     def stop_flow(self) -> None:
         """End the wait, because Faust wants nothing until :meth:`resume_flow`."""
         super().stop_flow()
-        self.thread.wake()
+        self.owned_thread.wake()
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Join the group as soon as the worker is ready."""

@@ -4,9 +4,9 @@ import random
 import time
 from typing import Final, Literal
 
-from app.embedded.link import TcpProxy
 from tests.harness.nemeses.nemesis import OfSystem
 from tests.harness.system import System
+from tests.support.link import TcpProxy
 
 How = Literal["cut", "delay", "blackhole", "lose answers", "hold"]
 HOWS: Final[tuple[How, ...]] = ("cut", "delay", "blackhole", "lose answers", "hold")

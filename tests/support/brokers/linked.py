@@ -8,8 +8,8 @@ from pathlib import Path
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.broker_process import HOST
-from app.embedded.link import TcpProxy
 from app.embedded.server_files import Listener, listener_properties
+from tests.support.link import TcpProxy
 
 
 @dataclass(frozen=True)
