@@ -10,23 +10,23 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
 from app.check.output import fault_cell, print_faults, standard_output
-from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record, text
+from app.check.records import HOP_HEADER, ID_HEADER, SOURCE_HEADER, CannotJudgeError, Faults, Record, text
 from app.check.topic_reader import read_topic
 
-HOP_HEADER: Final = "_RF_BRIDGE_DUPL_ID"
 _OURS: Final = "_RF_"
+_KINDS: Final = ("lost", "doubled", "out of order", "changed")
 
 
 @dataclass
-class Crossing:
-    """Judgement of a bridge. Each list entry describes one problem."""
+class Crossing(Faults):
+    """Judgement of a bridge. It is exact if the target accepted every ID once, in order, unchanged."""
 
     sent_to_origin: int = 0
     sent_to_target: int = 0
@@ -38,25 +38,6 @@ class Crossing:
     """Records that the bridge wrote again."""
     failed_over: int = 0
     """IDs that the bridge forwarded and the producer also sent to the target."""
-    lost: list[str] = field(default_factory=list)
-    doubled: list[str] = field(default_factory=list)
-    out_of_order: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-
-    @property
-    def exact(self) -> bool:
-        """Whether the target accepted every ID once, in order, unchanged."""
-        return not any(self.faults.values())
-
-    @property
-    def faults(self) -> dict[str, list[str]]:
-        """Problems by kind."""
-        return {
-            "lost": self.lost,
-            "doubled": self.doubled,
-            "out of order": self.out_of_order,
-            "changed": self.changed,
-        }
 
 
 def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]) -> Crossing:
@@ -133,19 +114,17 @@ def _name(record: Record) -> str:
 def report(console: Console, found: Crossing) -> None:
     """Print the table, and the first problems of each kind."""
     table = Table(title="Messages sent to both clusters, and messages accepted at the target")
-    for column in (
-        "sent to origin", "sent to target", "distinct", "accepted", "lost", "doubled", "out of order", "changed",
-    ):  # fmt: skip
+    for column in ("sent to origin", "sent to target", "distinct", "accepted", *_KINDS):
         table.add_column(column, justify="right")
     numbers = [found.sent_to_origin, found.sent_to_target, found.distinct, found.accepted]
-    cells = (fault_cell(len(faults)) for faults in found.faults.values())
-    table.add_row(*(f"{number:,}" for number in numbers), *cells)
+    by_kind = found.by_kind(*_KINDS)
+    table.add_row(*(f"{number:,}" for number in numbers), *map(fault_cell, map(len, by_kind.values())))
     console.print(table)
     console.print(
         f"The bridge wrote {found.over_the_bridge:,} records, {found.bridged_again:,} of them once more than needed. "
         f"{found.failed_over:,} messages came both ways, because their producer was unsure and sent them again to the target."
     )
-    print_faults(console, found.faults)
+    print_faults(console, by_kind)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,15 +12,16 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from app.check.output import print_faults, standard_output
-from app.check.records import ID_HEADER, PART_HEADER, SOURCE_HEADER, CannotJudgeError, Record, text
+from app.check.records import ID_HEADER, PART_HEADER, SOURCE_HEADER, CannotJudgeError, Faults, Record, text
 from app.check.topic_reader import read_topic
 
 ORDERS: Final = "orders.accepted"
+_KINDS: Final = ("lost", "doubled", "out of order", "wrong")
 TOPICS: Final = ("billing", "billing.accepted", "ledger", "ledger.accepted")
 
 
@@ -34,26 +35,14 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Chained:
-    """Judgement of a chain. Each list entry describes one problem."""
+class Chained(Faults):
+    """Judgement of a chain.
+
+    A line is wrong if its total, amount, number or account is, or if it has no order or no own ID.
+    """
 
     orders: int
     accounts: int
-    lost: list[str] = field(default_factory=list)
-    doubled: list[str] = field(default_factory=list)
-    out_of_order: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    """Lines with a wrong total, amount, number or account, without an order, or without an own ID."""
-
-    @property
-    def faults(self) -> dict[str, list[str]]:
-        """Problems by kind."""
-        return {
-            "lost": self.lost,
-            "doubled": self.doubled,
-            "out of order": self.out_of_order,
-            "wrong": self.wrong,
-        }
 
 
 def judge(orders: Sequence[Record], results: Mapping[str, Sequence[Record]]) -> Chained:
@@ -152,11 +141,11 @@ def _line(record: Record) -> dict[str, Any]:
 
 def summary(found: Chained, before_kill: int | None) -> list[str]:
     """Return one or two lines that summarize the result."""
-    result = ", ".join(f"{len(faults):,} {kind}" for kind, faults in found.faults.items())
+    result = ", ".join(f"{len(faults):,} {kind}" for kind, faults in found.by_kind(*_KINDS).items())
     lines = [
         f"orders → billing → ledger, two handlers that send: {found.orders:,} orders of {found.accounts:,} accounts, {result}."
     ]
-    if not any(found.faults.values()):
+    if found.exact:
         lines[0] += " All totals are exact."
     if before_kill is not None:
         lines.append(
@@ -188,8 +177,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = standard_output()
     for line in summary(found, before_kill):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    print_faults(console, found.faults)
-    return int(any(found.faults.values()))
+    print_faults(console, found.by_kind(*_KINDS))
+    return int(not found.exact)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Compares inputs with outputs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from app.check.records import (
     PART_HEADER,
     SEQUENCE_HEADER,
     SOURCE_HEADER,
+    Faults,
     Headers,
     Hop,
     Id,
@@ -23,8 +24,8 @@ _OURS: Final = frozenset({SOURCE_HEADER, PART_HEADER, SEQUENCE_HEADER})
 
 
 @dataclass
-class Judgement:
-    """Judgement of one address. Each list entry describes one problem."""
+class Judgement(Faults):
+    """Judgement of one address. It is exact if every message was accepted once, in order, unchanged and whole."""
 
     address: str
     sent: int = 0
@@ -35,19 +36,8 @@ class Judgement:
     """Accepted messages, and transactions, counted by their first parts."""
     parts: int = 0
     """Accepted parts of transactions."""
-    lost: list[str] = field(default_factory=list)
-    torn: list[str] = field(default_factory=list)
-    """Transactions accepted in part."""
-    doubled: list[str] = field(default_factory=list)
-    out_of_order: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
     straddling: int = 0
     """Resends after the kill whose original was consumed before it."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether every message was accepted once, in order and unchanged, and every transaction whole."""
-        return not (self.lost or self.torn or self.doubled or self.out_of_order or self.changed)
 
 
 def judge(inputs: Mapping[str, Sequence[Record]], outputs: Mapping[str, Sequence[Record]]) -> list[Judgement]:

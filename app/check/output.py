@@ -10,15 +10,14 @@ from app.check.judge import Judgement
 
 FAULTS_SHOWN: Final = 10
 WIDTH_MIN: Final = 110
+_KINDS: Final = ("lost", "torn", "doubled", "out of order", "changed")
 
 
 def table(judgements: Sequence[Judgement], seconds: float) -> Table:
     """Return a table with a row for each address and a total. Problem counts above 0 are red."""
     made = Table(title="Input and output, read from Kafka by a program that is not Ringfence")
     made.add_column("address")
-    for column in (
-        "sent", "distinct", "accepted", "lost", "torn", "doubled", "out of order", "changed", "messages/s",
-    ):  # fmt: skip
+    for column in ("sent", "distinct", "accepted", *_KINDS, "messages/s"):
         made.add_column(column, justify="right")
     rows = [(judgement.address, _numbers(judgement)) for judgement in judgements]
     total = [sum(column) for column in zip(*(numbers for _, numbers in rows), strict=True)]
@@ -32,8 +31,7 @@ def table(judgements: Sequence[Judgement], seconds: float) -> Table:
 
 
 def _numbers(found: Judgement) -> list[int]:
-    faults = (found.lost, found.torn, found.doubled, found.out_of_order, found.changed)
-    return [found.sent, found.distinct, found.accepted, *map(len, faults)]
+    return [found.sent, found.distinct, found.accepted, *map(len, found.by_kind(*_KINDS).values())]
 
 
 def fault_cell(count: int) -> str:
@@ -63,14 +61,8 @@ def report(console: Console, judgements: Sequence[Judgement], seconds: float) ->
         console.print(
             f"{crossing:,} resends came after the kill while their originals were consumed before it."
         )
-    kinds = ("lost", "torn", "doubled", "out_of_order", "changed")
-    print_faults(
-        console,
-        {
-            kind.replace("_", " "): [fault for judgement in judgements for fault in getattr(judgement, kind)]
-            for kind in kinds
-        },
-    )
+    found = [judgement.by_kind(*_KINDS) for judgement in judgements]
+    print_faults(console, {kind: [fault for faults in found for fault in faults[kind]] for kind in _KINDS})
 
 
 def print_faults(console: Console, by_kind: Mapping[str, Sequence[str]]) -> None:

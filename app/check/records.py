@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 ID_HEADER: Final = "_AMQ_DUPL_ID"
@@ -25,6 +26,28 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 class CannotJudgeError(Exception):
     """Some records could not be read."""
+
+
+@dataclass(kw_only=True)
+class Faults:
+    """Problems that a judgement found. Each list entry describes one."""
+
+    lost: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    """Transactions accepted in part."""
+    doubled: list[str] = field(default_factory=list)
+    out_of_order: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is no problem."""
+        return not (self.lost or self.torn or self.doubled or self.out_of_order or self.changed or self.wrong)
+
+    def by_kind(self, *kinds: str) -> dict[str, list[str]]:
+        """Return the problems of these kinds."""
+        return {kind: getattr(self, kind.replace(" ", "_")) for kind in kinds}
 
 
 class Record(NamedTuple):

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from confluent_kafka import KafkaException
@@ -31,7 +30,6 @@ class EmbeddedBroker(BrokerProcess):
         port: Port for clients; 0 = a free one, chosen now.
         properties: Broker properties that override Ringfence's few own ones.
         version: Version of Kafka; None = from the environment, else the default.
-        heap: Maximum heap of the Java process, as in ``-Xmx``.
         archive: File for an archive of classes, written at the end; None = use an existing archive.
 
     Raises:
@@ -45,13 +43,11 @@ class EmbeddedBroker(BrokerProcess):
         *,
         properties: Mapping[str, str] | None = None,
         version: str | None = None,
-        heap: str = "512m",
         archive: Path | None = None,
     ) -> None:
         super().__init__(directory, port)
         self.version: Final = jars.chosen_version(version)
         self._properties = dict(properties or {})
-        self._heap = heap
         self._archive = archive
         self._log_begin = 0
 
@@ -64,17 +60,6 @@ class EmbeddedBroker(BrokerProcess):
     def pids(self) -> list[int]:
         """The single process ID, in a list as for a cluster. Raises as :attr:`pid` does."""
         return [self.pid]
-
-    @property
-    def cluster_id(self) -> str:
-        """Cluster ID from formatting.
-
-        Raises:
-            RuntimeError: The broker was never started.
-        """
-        if found := data_folder.cluster_id(self.directory):
-            return found
-        raise RuntimeError(f"{self.directory} holds no cluster yet: call start() first")
 
     def start(self, timeout: float = 60) -> None:
         """Start the broker and wait until it answers clients.
@@ -124,9 +109,7 @@ class EmbeddedBroker(BrokerProcess):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _launch(self, command: list[str]) -> None:
@@ -138,7 +121,7 @@ class EmbeddedBroker(BrokerProcess):
             data_folder.prepare(self.directory, self.version, command)
             written = [] if self._archive is None else classes.writing(self._archive)
             self._log_begin = self._log_size()
-            self._execute(command, [f"-Xmx{self._heap}", *written], self.directory / _OUTPUT, lock)
+            self._execute(command, ["-Xmx512m", *written], self.directory / _OUTPUT, lock)
             os.pwrite(lock, f"{self.pid}\n".encode(), 0)
 
     @contextlib.contextmanager

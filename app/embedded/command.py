@@ -61,7 +61,7 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: s
             try:
                 broker.start()
                 if wanted:
-                    _require_known(broker, wanted)
+                    require_known(wanted, broker.described_properties())
                 click.echo(
                     f"Kafka {broker.version} answers at {broker.bootstrap_servers}, data in {broker.directory}; "
                     "Ctrl-C stops it"
@@ -75,13 +75,6 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: s
     raise PrerequisiteError(
         f"the broker ended by itself: fix what its log names, and start it again:\n{broker.log_tail()}"
     )
-
-
-def _require_known(broker: EmbeddedBroker, wanted: Mapping[str, str]) -> None:
-    """Refuse properties that Kafka silently ignores, such as misspelt ones."""
-    described = broker.described_properties()
-    if strange := unknown_properties(wanted, described):
-        raise no_such_property(strange, described)
 
 
 def parse_properties(pairs: Sequence[str]) -> dict[str, str]:
@@ -110,24 +103,20 @@ def parse_properties(pairs: Sequence[str]) -> dict[str, str]:
     return properties
 
 
-def unknown_properties(properties: Iterable[str], described: Mapping[str, bool]) -> list[str]:
-    """Return properties that Kafka does not know and silently ignores.
+def require_known(properties: Iterable[str], described: Mapping[str, bool]) -> None:
+    """Refuse properties that Kafka does not know, and would silently ignore.
 
-    Args:
-        properties: Names that were set.
-        described: Properties of the running broker, and whether each value is hidden. Kafka hides unknown
-            ones.
+    ``described``: properties of the running broker, and whether each value is hidden. Kafka hides unknown ones.
     """
-    return [
+    unknown = [
         name
         for name in properties
         if described.get(name, True) and not _SECRET.search(name) and not name.startswith(_OF_A_LISTENER)
     ]
-
-
-def no_such_property(names: Sequence[str], described: Mapping[str, bool]) -> ConfigurationError:
-    """Return the error for unknown properties, with similar names."""
-    known = sorted(set(described) - set(names))
-    near = {name: difflib.get_close_matches(name, known, n=1) for name in names}
-    shown = [f"{name} (did you mean {close[0]}?)" if close else name for name, close in near.items()]
-    return ConfigurationError(f"--property: Kafka has no property {', '.join(shown)}: correct or remove it")
+    if unknown:
+        known = sorted(set(described) - set(unknown))
+        near = {name: difflib.get_close_matches(name, known, n=1) for name in unknown}
+        shown = [f"{name} (did you mean {close[0]}?)" if close else name for name, close in near.items()]
+        raise ConfigurationError(
+            f"--property: Kafka has no property {', '.join(shown)}: correct or remove it"
+        )

@@ -20,43 +20,25 @@ def new_cluster_id() -> str:
     return "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
-def cluster_id(directory: Path) -> str | None:
-    """Return the cluster ID from formatting; None = the folder is not formatted."""
-    try:
-        lines = _meta(directory).read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        return None
-    return dict(line.partition("=")[::2] for line in lines).get("cluster.id")
-
-
 def prepare(directory: Path, version: str, java_command: Sequence[str]) -> None:
     """Format the data folder if it is new, else check that this version of Kafka can read it.
 
     Raises:
         PrerequisiteError: A later version formatted it, or formatting failed.
     """
-    if not _meta(directory).exists():
+    if not (directory / server_files.DATA / "meta.properties").exists():  # Kafka writes it last
         format_new(directory, java_command, new_cluster_id())
         (directory / _VERSION).write_text(version + "\n", "utf-8")
         return
-    formatted = _formatted_by(directory)
+    try:
+        formatted = (directory / _VERSION).read_text("utf-8").strip()
+    except FileNotFoundError:  # the file was lost, or another program formatted the folder
+        formatted = jars.KAFKA_VERSION
     if jars.order(version) < jars.order(formatted):
         raise PrerequisiteError(
             f"{directory} was formatted by Kafka {formatted}, whose metadata Kafka {version} cannot read: run {formatted} or a later "
             "version, or name another folder with --dir"
         )
-
-
-def _formatted_by(directory: Path) -> str:
-    try:
-        return (directory / _VERSION).read_text("utf-8").strip()
-    except FileNotFoundError:  # the file was lost, or another program formatted the folder
-        return jars.KAFKA_VERSION
-
-
-def _meta(directory: Path) -> Path:
-    """Return the file that marks a formatted data folder; Kafka writes it last."""
-    return directory / server_files.DATA / "meta.properties"
 
 
 def format_new(directory: Path, java_command: Sequence[str], cluster: str) -> None:

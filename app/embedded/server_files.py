@@ -4,6 +4,7 @@ All paths are relative to the broker's folder, its working directory. Paths need
 can be moved.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -101,14 +102,6 @@ def server_properties(host: str, port: int, controller_port: int, overrides: Map
 
 
 def _escaped(value: str) -> str:
-    """Escape a value for a Java properties file: Latin-1, with leading blanks and backslashes escaped."""
-    text = value.replace("\\", "\\\\")
-    kept = text.lstrip()
-    text = "".join(f"\\{name}" for name in text[: len(text) - len(kept)]) + kept
-    return "".join(name if name.isascii() else _units(name) for name in text)
-
-
-def _units(character: str) -> str:
-    """Return Java's escapes of a character's UTF-16 units."""
-    encoded = character.encode("utf-16-be")
-    return "".join(f"\\u{encoded[at : at + 2].hex()}" for at in range(0, len(encoded), 2))
+    """Escape a value for a Java properties file: as in JSON, and a leading blank, which Java would skip."""
+    text = json.dumps(value)[1:-1]
+    return f"\\{text}" if text.startswith(" ") else text

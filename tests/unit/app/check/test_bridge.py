@@ -1,7 +1,7 @@
 import pytest
 
-from app.check.bridge import HOP_HEADER, Crossing, judge
-from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record
+from app.check.bridge import Crossing, judge
+from app.check.records import HOP_HEADER, ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record
 
 
 def sent(offset: int, known: str, group: str = "g") -> Record:

@@ -6,7 +6,8 @@ def test_values_as_java_reads_them() -> None:
     for value, written in (
         ("RULE:^.*$/$1/", "RULE:^.*$/$1/"),
         (r"C:\new", r"C:\\new"),
-        ("  x ", r"\ \ x "),
+        ("  x ", r"\  x "),
+        ('"\t"', r"\"\t\""),
         ("😀", r"\ud83d\ude00"),
         ("", ""),
     ):
