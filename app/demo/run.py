@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.demo.chain import ADDRESSES as CHAINED
-from app.demo.chain import Chain
-from app.demo.chain.consumers import SESSION_TIMEOUT_S
+from app.demo.chain.consumers import ADDRESSES as CHAINED
+from app.demo.chain.consumers import SESSION_TIMEOUT_S, Chain
 from app.demo.processes import Child, WorkerProcess
 from app.demo.publish import Publisher
 from app.demo.stage import CHECK_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, ended, log_of, play
@@ -46,16 +45,10 @@ class WorkerError(RingfenceError):
 
 
 def run_demo(messages: int = MESSAGES, keep: bool = False, seed: int = SEED) -> int:
-    """Run the demo and print its result.
+    """Run the demo, print its result, and return the exit code.
 
-    Args:
-        messages: Number of messages over all addresses.
-        keep: Keep the folder with configuration, logs and data even after a success.
-        seed: Seed of the traffic and the time of the kill.
-
-    Returns:
-        The exit code: 0 every message accepted exactly once, in order, unchanged; 1 not so; 2 could not run;
-        128 + the signal's number if interrupted.
+    It is 0 if every message was accepted exactly once, in order and unchanged, and else 1; 2 = could not run;
+    128 + the signal's number = interrupted. ``keep``: keep the folder even after a success.
 
     Raises:
         RingfenceError: The demo could not run. No process is left.
@@ -102,13 +95,8 @@ class Demo:
         self._worker = self._start_worker()
         if not self._stage.becomes_ready(self._worker):
             raise DemoError(f"the worker did not start: fix what its log names\n{log_of(self._worker)}")
-        self._chain = Chain(
-            self._stage,
-            self._broker.bootstrap_servers,
-            self._config,
-            PARTITIONS,
-            int(CHAIN_KILL_SHARE * self._plan.messages),
-        )
+        kill_at = int(CHAIN_KILL_SHARE * self._plan.messages)
+        self._chain = Chain(self._stage, self._broker.bootstrap_servers, self._config, PARTITIONS, kill_at)
         seconds = self._run_traffic()
         self._chain.finish()
         chain_stopped = self._chain.stop()

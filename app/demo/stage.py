@@ -84,16 +84,9 @@ class Stage:
 
 
 def play(prefix: str, keep: bool, total: int, scene: Callable[[Stage], int]) -> int:
-    """Play a demo in a new folder, which is kept after a failure.
+    """Play a demo in a new folder, which is kept after a failure, or with ``keep``; return its exit code.
 
-    Args:
-        prefix: Prefix of the folder's name.
-        keep: Keep the folder even after a success.
-        total: Number of messages that the display expects.
-        scene: The demo; returns its exit code.
-
-    Returns:
-        The exit code of the demo; 128 + the signal's number if interrupted.
+    ``total``: number of messages that the display expects. 128 + the signal's number = interrupted.
     """
     directory = Path(tempfile.mkdtemp(prefix=prefix))
     evidence = True

@@ -74,13 +74,7 @@ class AcceptedReader(threading.Thread):
         self._decided = 0
         """Number of input records up to the last accepted one of each input partition."""
         self._stopped = threading.Event()
-        # the client requires a group; no offset is committed
-        self._consumer = Consumer(
-            {**options(bootstrap, "demo-watch", "read_committed"), "enable.auto.commit": False}
-        )
-        self._consumer.assign(
-            [TopicPartition(topic, index, 0) for topic in topics for index in range(partitions)]
-        )
+        self._consumer = reader(bootstrap, topics, partitions)
 
     @property
     def duplicates(self) -> int:
@@ -125,3 +119,12 @@ def options(bootstrap: str, group: str, isolation_level: str) -> dict[str, Any]:
         "isolation.level": isolation_level,
         "log_level": 0,
     }
+
+
+def reader(bootstrap: str, topics: Iterable[str], partitions: int, **further: object) -> Consumer:
+    """Return a consumer of committed records, from the start of all partitions."""
+    # the client requires a group; no offset is committed
+    own = options(bootstrap, "demo-watch", "read_committed")
+    consumer = Consumer({**own, "enable.auto.commit": False, **further})
+    consumer.assign([TopicPartition(topic, index, 0) for topic in topics for index in range(partitions)])
+    return consumer

@@ -126,11 +126,7 @@ def launch(command: Sequence[str], *, cwd: Path, output: IO[bytes], keep: int) -
     end it in order. On Linux the kernel kills it when this process dies. The kernel watches the *thread* that
     starts the child, so only a child started on the main thread is bound.
 
-    Args:
-        command: Program (an absolute path) and arguments.
-        cwd: Working directory of the child.
-        output: File for both output streams.
-        keep: File descriptor that stays open in the child.
+    ``command`` has an absolute path. ``output``: file for both streams. ``keep``: descriptor that stays open.
     """
     if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
         command = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]

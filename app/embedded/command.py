@@ -39,16 +39,9 @@ _OF_A_LISTENER: Final = "listener.name."
 
 
 def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: str | None = None) -> int:
-    """Run the broker until SIGTERM, Ctrl-C or a closed terminal, then end it in order.
+    """Run the broker until SIGTERM, Ctrl-C or a closed terminal, then end it in order, and return 0.
 
-    Args:
-        port: Port for clients; 0 = a free one, printed on standard output.
-        directory: Folder of the data. The next start continues with it.
-        pairs: Properties of the broker as ``KEY=VALUE``, for this start only.
-        version: Version of Kafka; None = from the environment, else the default.
-
-    Returns:
-        The exit code: 0.
+    ``pairs``: properties as ``KEY=VALUE``, for this start only. The others are those of :class:`EmbeddedBroker`.
 
     Raises:
         PrerequisiteError: The broker cannot run, or ended by itself.

@@ -29,13 +29,9 @@ def known() -> Mapping[str, str]:
 
 
 def require(folder: Path, expected: Mapping[str, str], title: str, ivy_cache: Path) -> None:
-    """Compare the jars in a folder with their digests, by file name.
+    """Compare the jars in a folder with their ``expected`` SHA-256, by file name.
 
-    Args:
-        folder: Folder with the jars, and nothing else.
-        expected: File name → SHA-256; may have more names than the folder.
-        title: Name of the bundle.
-        ivy_cache: Deleted if a jar differs, so that the next try fetches all jars again.
+    ``ivy_cache`` is deleted if a jar differs, so that the next try fetches all jars again.
 
     Raises:
         PrerequisiteError: A jar differs, or is unknown.

@@ -44,10 +44,7 @@ class KeptProgress(NamedTuple):
 
 
 def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool = False) -> int:
-    """Delete progress, offsets and states of a consumer group, but not its dead letters.
-
-    Returns:
-        0 forgotten; 1 nothing was kept for this group.
+    """Delete progress, offsets and states of a consumer group; return 0, or 1 if nothing was kept for it.
 
     Raises:
         ConfigurationError: It is a group of Ringfence itself.

@@ -25,8 +25,7 @@ NOT_WELL: Final = 1
 def show(settings: Settings, address: str | None, group: str | None, as_json: bool) -> int:
     """Print a row for each partition of one address or of all.
 
-    Returns:
-        0 ok; 1 the consumer group is unknown, a record cannot be read, or there is a foreign member.
+    Returns 0; or 1 if the consumer group is unknown, a record cannot be read, or there is a foreign member.
 
     Raises:
         PrerequisiteError: This user may not see a topic or a group.

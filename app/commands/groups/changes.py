@@ -23,28 +23,11 @@ Found = TypeVar("Found")
 
 
 def drop(
-    settings: Settings,
-    address: str,
-    group: str,
-    name: str,
-    *,
-    skip: bool,
-    yes: bool = True,
-    letters: bool = False,
+    settings: Settings, address: str, group: str, name: str, *, skip: bool, yes: bool, letters: bool
 ) -> int:
-    """Drop the messages of a group that no handler runs, or with ``skip`` only its first message.
+    """Drop the messages of a message group that no handler runs, or with ``skip`` only its first message.
 
-    Args:
-        settings: Configuration.
-        address: Address of the group.
-        group: Consumer group.
-        name: Message group, as :func:`ringfence_client.handlers.group_names.parse` reads it.
-        skip: Drop only the first message.
-        yes: Do not ask.
-        letters: Write the messages to the dead letters.
-
-    Returns:
-        0 dropped, 1 nothing to drop.
+    ``letters``: write them to the dead letters. Returns 0 dropped, 1 nothing to drop.
 
     Raises:
         GroupError: The consumer group is unknown; its consumer does not answer or refuses; or consumers
@@ -86,12 +69,7 @@ def drop(
 def release(settings: Settings, address: str, group: str, name: str) -> int:
     """End the handler that runs the first message of a group, or try a parked message again whose dead letter is gone.
 
-    Returns:
-        0 done, 1 nothing to release.
-
-    Raises:
-        GroupError: The consumer group is unknown, or its consumer does not answer or refuses.
-        BrokerUnavailableError: The cluster does not answer, or denies access.
+    Returns 0 done, 1 nothing to release. Raises as :func:`drop` does.
     """
     key = group_names.parse(name)
     done = _run(settings, settings.configured(address), group, lambda consumers: consumers.release(key))

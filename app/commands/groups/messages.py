@@ -52,10 +52,7 @@ class _Enough(Exception):  # noqa: N818 - ends a reading
 def show_messages(
     settings: Settings, address: str, consumer_group: str, name: str, count: int, *, as_json: bool
 ) -> int:
-    """Print the next ``count`` messages of a group in each partition, in order.
-
-    Returns:
-        0 found, 1 no message waits.
+    """Print the next ``count`` messages of a group in each partition, in order; return 0, or 1 if no message waits.
 
     Raises:
         MissingTopicError: The accepted topic does not exist.

@@ -77,21 +77,8 @@ bootstrap_servers = {json.dumps(self.link.bootstrap)}
 
 
 def run_demo(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
-    """Run the demo and print its result.
-
-    Args:
-        messages: Number of messages to send.
-        keep: Keep the folder with configuration, logs and data even after a success.
-        seed: Seed of the traffic.
-
-    Returns:
-        The exit code: 0 every message was accepted at the target exactly once, in order, unchanged; 1 not so;
-        128 + the signal's number if interrupted.
-
-    Raises:
-        RingfenceError: The demo could not run. No process is left.
-    """
-    everything = traffic.Plan(messages, seed).all()
+    """Run the demo; arguments and exit code are those of :func:`app.demo.run.run_demo`."""
+    everything = traffic.planned(messages, seed)
     total = traffic.distinct(everything)
     return play("ringfence-demo-bridge-", keep, total, lambda stage: _Demo(everything, stage).run())
 

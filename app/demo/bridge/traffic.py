@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ringfence_kafka.errors import ConfigurationError
@@ -26,40 +25,24 @@ class Message(NamedTuple):
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Traffic of one run. ``messages`` does not count those that are sent to the target again."""
-
-    messages: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        if self.messages < MESSAGES_MIN:
-            raise ConfigurationError(
-                f"{self.messages} messages are too few to strike among: use {MESSAGES_MIN} or more"
-            )
-
-    def all(self) -> list[Message]:
-        """Return all messages in send order."""
-        rng = random.Random(self.seed)
-        sent: list[Message] = []
-        for number in range(self.messages):
-            if sent and rng.random() < RESEND_SHARE:
-                sent.append(sent[-rng.randint(1, min(NEAR, len(sent)))])
-                continue
-            group = b"customer-%03d" % rng.randrange(GROUPS)
-            sent.append(Message(b"id-%d" % number, group, b'{"number":%d,"note":"%s"}' % (number, b"." * 60)))
-        return sent
-
-
-def to_origin(everything: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages before the producer fails over."""
-    return everything[: int(FAIL_OVER * len(everything))]
+def planned(count: int, seed: int) -> list[Message]:
+    """Return all messages in send order; ``count`` is without those that are sent to the target again."""
+    if count < MESSAGES_MIN:
+        raise ConfigurationError(f"{count} messages are too few to strike among: use {MESSAGES_MIN} or more")
+    rng = random.Random(seed)
+    sent: list[Message] = []
+    for number in range(count):
+        if sent and rng.random() < RESEND_SHARE:
+            sent.append(sent[-rng.randint(1, min(NEAR, len(sent)))])
+            continue
+        group = b"customer-%03d" % rng.randrange(GROUPS)
+        sent.append(Message(b"id-%d" % number, group, b'{"number":%d,"note":"%s"}' % (number, b"." * 60)))
+    return sent
 
 
 def to_target(everything: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages after it fails over: first those of unknown fate."""
-    return everything[len(to_origin(everything)) - UNSURE :]
+    """Return the messages after the producer fails over: first those of unknown fate."""
+    return everything[int(FAIL_OVER * len(everything)) - UNSURE :]
 
 
 def distinct(everything: Sequence[Message]) -> int:

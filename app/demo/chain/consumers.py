@@ -4,11 +4,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError
 
 from app.demo.processes import Child
 from app.demo.stage import Stage, log_of
-from app.demo.watch import Offsets, options
+from app.demo.watch import Offsets, reader
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
 
@@ -122,16 +122,7 @@ class AcceptedCounter:
         self.counts = dict.fromkeys(topics, 0)
         self._first = topics[0]
         self._unread = set(range(partitions))
-        self._consumer = Consumer(
-            {
-                **options(bootstrap, "demo-chain", "read_committed"),
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-            }
-        )
-        self._consumer.assign(
-            [TopicPartition(topic, index, 0) for topic in topics for index in range(partitions)]
-        )
+        self._consumer = reader(bootstrap, topics, partitions, **{"enable.partition.eof": True})
 
     @property
     def level(self) -> bool:

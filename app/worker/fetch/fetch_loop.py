@@ -49,13 +49,8 @@ class FetchLoop:
     ) -> None:
         """Create the loop. It changes aiokafka's fetcher at once.
 
-        Args:
-            consumer: aiokafka's consumer.
-            buffers: Memory of the process.
-            interval: Pause between fetches.
-            is_flowing: Whether any records are wanted; a rebalance stops them.
-            is_active: Whether batches of a partition are wanted now.
-            unreadable: Called with topic, partition and reason for each fetch that is refused or damaged.
+        ``is_flowing``: whether any records are wanted; a rebalance stops them. ``is_active``: whether batches of
+        a partition are wanted now. ``unreadable`` gets topic, partition and reason of a refused or damaged fetch.
         """
         self._consumer = consumer
         self._fetcher = fetch_buffer.fetcher_of(consumer)

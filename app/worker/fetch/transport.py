@@ -290,14 +290,7 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
     ) -> None:
         """Create the transport.
 
-        Args:
-            urls: URLs of the brokers.
-            app: App of the worker.
-            buffers: Memory of fetched messages.
-            interval: Pause between fetches.
-            client_options: Options of aiokafka for all clients.
-            hooks: Questions and reports to the worker.
-            lanes: Input topic → key ``lanes`` of its address.
+        ``client_options``: options of aiokafka for all clients. ``lanes``: input topic → key ``lanes`` of its address.
         """
         super().__init__(urls, app)
         self.buffers: Final = buffers

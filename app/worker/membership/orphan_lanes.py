@@ -43,12 +43,8 @@ class OrphanLanes:
     ) -> None:
         """Create the check without asking the cluster.
 
-        Args:
-            cluster: Cluster with the workers' group.
-            topics: Topics that every worker with this configuration reads.
-            tell: Called after each look with the partitions that stay unassigned.
-            rejoin: Makes this worker join the group again; None = the leader certainly watches.
-            now: Function that returns the time in seconds.
+        Each look calls ``tell`` with the partitions of ``topics`` that stay unassigned. ``rejoin`` makes this
+        worker join the group again; None = the leader certainly watches.
         """
         self._cluster = cluster
         self._topics = sorted(topics)

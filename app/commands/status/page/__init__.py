@@ -171,17 +171,10 @@ def render(
     app: str = "",
     report: str = "",
 ) -> str:
-    """Return the overview page.
+    """Return the overview page of a ``worker``.
 
-    Args:
-        status: The status; None = brokers do not answer, so only this worker's lanes are known.
-        found: Findings.
-        worker: Worker that shows the page.
-        own: Its lanes from its ``/health``.
-        fault: Reason for a missing status.
-        past: Figures of all processes in the last hour.
-        app: Name of the application if ``status`` is missing.
-        report: Path of the last run's page on this server; empty = not available.
+    If ``status`` is None for the reason ``fault``, it shows only this worker's lanes (``own``) and the name
+    ``app``. ``report``: path of the last run's page on this server; empty = not available.
     """
     return _ENVIRONMENT.get_template("overview.html").render(
         status=status, found=found, standing=1 if fault else sum(finding.stands for finding in found), worker=worker, own=own,

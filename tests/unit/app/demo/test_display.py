@@ -9,7 +9,7 @@ from rich.console import Console
 
 from app.demo import display
 from app.demo.bridge import traffic as bridged
-from app.demo.chain import ADDRESSES as CHAINED
+from app.demo.chain.consumers import ADDRESSES as CHAINED
 from app.demo.display import Display
 from app.demo.run import configuration
 from app.demo.traffic import ADDRESSES, Plan
@@ -59,7 +59,7 @@ def test_configuration(tmp_path: Path) -> None:
 
     Fewer messages than a demo needs are refused with the number that is enough.
     """
-    for too_few in (Plan, bridged.Plan):
+    for too_few in (Plan, bridged.planned):
         with pytest.raises(ConfigurationError, match=r"100 messages are too few .* use [0-9]+ or more"):
             too_few(100, 1)
     plan = Plan(30_000, 1)

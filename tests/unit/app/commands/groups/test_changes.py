@@ -53,7 +53,7 @@ class _Topic(ClusterDouble):
             happens()
 
         self._patch.setattr(changes, "confirmed", confirmed)
-        return changes.drop(SETTINGS, "orders", "billing", "g", skip=skip, yes=False), asked[0]
+        return changes.drop(SETTINGS, "orders", "billing", "g", skip=skip, yes=False, letters=False), asked[0]
 
     async def _standing(self, *_: object) -> show.PartitionPosition:
         return show.PartitionPosition(Progress(0), self.topic_id, 0, self.unfinished[-1] + 1)
