@@ -11,8 +11,14 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from app.embedded import broker_log, classes, data_folder, jars, ports, server_files
-from app.embedded.broker_process import HOST, BrokerProcess, java_command
+from app.embedded import classes, data_folder, jars, ports, server_files
+from app.embedded.broker_process import (
+    HOST,
+    BrokerProcess,
+    java_command,
+    raise_if_refused,
+    relevant_lines,
+)
 from ringfence_kafka.errors import PrerequisiteError
 
 _OUTPUT: Final = "broker.out"
@@ -103,7 +109,7 @@ class EmbeddedBroker(BrokerProcess):
         for name, offset in ((server_files.LOG, begin), (_OUTPUT, 0)):
             with contextlib.suppress(FileNotFoundError):
                 texts.append((self.directory / name).read_bytes()[offset:].decode("utf-8", "replace"))
-        return "\n".join(broker_log.relevant_lines(text) for text in texts if text.strip())
+        return "\n".join(relevant_lines(text) for text in texts if text.strip())
 
     def __enter__(self) -> Self:
         self.start()
@@ -149,7 +155,7 @@ class EmbeddedBroker(BrokerProcess):
         client: AdminClient | None = None
         while True:
             if not self.running:
-                broker_log.raise_if_refused(self.log_tail())
+                raise_if_refused(self.log_tail())
                 raise PrerequisiteError(
                     f"the broker ended while it started: fix what its log names:\n{self.log_tail()}"
                 )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from app.embedded import broker_log, jars, server_files
+from app.embedded import jars, server_files
+from app.embedded.broker_process import raise_if_refused, relevant_lines
 from ringfence_kafka.errors import PrerequisiteError
 
 _VERSION: Final = "kafka.version"
@@ -61,8 +62,8 @@ def format_new(directory: Path, java_command: Sequence[str], cluster: str) -> No
             f"{directory / server_files.DATA} was not formatted within {_TIMEOUT_S} s: run it again when the machine is less busy"
         ) from error
     if done.returncode != 0:
-        broker_log.raise_if_refused(done.stdout)
+        raise_if_refused(done.stdout)
         raise PrerequisiteError(
             f"{directory / server_files.DATA} could not be formatted: fix what Kafka names, or remove "
-            f"the folder:\n{broker_log.relevant_lines(done.stdout)}"
+            f"the folder:\n{relevant_lines(done.stdout)}"
         )

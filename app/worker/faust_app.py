@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import faust
@@ -15,7 +15,6 @@ from yarl import URL
 
 from agents.lane.lane import LaneState
 from agents.worker import faust_agent
-from agents.worker.lanes import Lanes
 from app.worker.fetch.startup_retry import connected
 from app.worker.fetch.transport import BatchTransport, TransportHooks
 from app.worker.membership import static_membership, warm_up
@@ -47,40 +46,16 @@ STREAM_BUFFER_BATCHES: Final = 2
 PROGRESS_EVERY_S: Final = 60.0
 
 
-class ProgressLine:
-    """Formats the line, and remembers the counts of the last one."""
-
-    def __init__(self, url: str) -> None:
-        """Take the ``url`` of the worker's page; empty = no page."""
-        self._url = url
-        self._before: Counter[str] = Counter()
-
-    def next(self, lanes: Lanes, seconds: float) -> str:
-        """Return the line. ``seconds``: time since the last one."""
-        open_lanes = sum(lanes.health.state_of(lane)[0] is LaneState.OPEN for lane in lanes.lanes)
-        waiting = [lanes.lags.lag(lane.key) for lane in lanes.lanes]
-        waiting += [lanes.lags.lag(half) for half in lanes.health.halves]
-        totals = sum(lanes.totals.counts(lanes.lanes).values(), Counter())
-        return self.line(totals, seconds, (open_lanes, len(waiting)), waiting)
-
-    def line(
-        self, totals: Mapping[str, int], seconds: float, lanes: tuple[int, int], waiting: list[int | None]
-    ) -> str:
-        """Return the line. ``lanes``: open lanes and all; ``waiting``: lag of each lane."""
-        done = {name: count - self._before[name] for name, count in totals.items()}
-        self._before = Counter(totals)
-        verdicts = [
-            f"{done.get('accepted', 0) + done.get('unchecked', 0):,} accepted",
-            f"{done.get('duplicates', 0):,} duplicates",
-        ]
-        verdicts += [
-            f"{done[name]:,} {name}" for name in ("forwarded", "quarantined", "gap_records") if done.get(name)
-        ]
-        lag = f"lag {sum(filter(None, waiting)):,}"
-        if unknown := waiting.count(None):
-            lag += f" and unknown of {unknown} lanes"
-        page = f"; {self._url}/" if self._url else ""
-        return f"in {seconds:.0f} s {', '.join(verdicts)}; {lag}; {lanes[0]} of {lanes[1]} lanes open{page}"
+def progress_line(done: Counter[str], seconds: float, open_lanes: int, waiting: list[int | None]) -> str:
+    """Return the line on the last ``seconds``. ``done``: messages by verdict; ``waiting``: lag of each lane."""
+    verdicts = [f"{done['accepted'] + done['unchecked']:,} accepted", f"{done['duplicates']:,} duplicates"]
+    verdicts += [
+        f"{done[name]:,} {name}" for name in ("forwarded", "quarantined", "gap_records") if done[name]
+    ]
+    lag = f"lag {sum(filter(None, waiting)):,}"
+    if unknown := waiting.count(None):
+        lag += f" and unknown of {unknown} lanes"
+    return f"in {seconds:.0f} s {', '.join(verdicts)}; {lag}; {open_lanes} of {len(waiting)} lanes open"
 
 
 class RingfenceApp(faust.App):  # type: ignore[misc]
@@ -159,11 +134,19 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         url = str(self.conf.canonical_url).rstrip("/")
         if url:
             log.info("page at %s/", url)
-        line = ProgressLine(url)
+        page = f"; {url}/" if url else ""
+        lanes, before = self.parts.lanes, Counter[str]()
         while True:
             began = time.monotonic()
             await asyncio.sleep(PROGRESS_EVERY_S)
-            log.info("%s", line.next(self.parts.lanes, time.monotonic() - began))
+            open_lanes = sum(lanes.health.state_of(lane)[0] is LaneState.OPEN for lane in lanes.lanes)
+            waiting = [
+                lanes.lags.lag(key) for key in (*(lane.key for lane in lanes.lanes), *lanes.health.halves)
+            ]
+            totals = sum(lanes.totals.counts(lanes.lanes).values(), Counter())
+            line = progress_line(totals - before, time.monotonic() - began, open_lanes, waiting)
+            log.info("%s%s", line, page)
+            before = totals
 
     async def on_stop(self) -> None:
         """Finish the lanes' transactions while this worker is still a member of the group, then leave it."""

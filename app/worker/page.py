@@ -11,13 +11,12 @@ from aiokafka.errors import KafkaError
 
 from app.commands.groups.open_letters import read_letters
 from app.commands.repair.records import Refused, Selection
-from app.commands.status import histories, page
+from app.commands.status import page
 from app.commands.status.findings import findings
 from app.commands.status.lanes import ANSWER_LIMIT_S, fetch_document
 from app.commands.status.model import Consumers, Status
-from app.commands.status.open_records import Counts
 from app.commands.status.page import NO_CHARTS
-from app.commands.status.read import read_status
+from app.commands.status.read import Counts, read_histories, read_status
 from app.commands.status.status import as_document
 from app.worker import run_report
 from ringfence_kafka.config.settings import Settings
@@ -69,7 +68,7 @@ class StatusPage:
             return None, said(error)
 
     async def _history(self, status: Status, span: str, subject: Subject = ()) -> Charts:
-        return await histories.read_histories(self._settings, status, span, subject)
+        return await read_histories(self._settings, status, span, subject)
 
     def _shown(self, template: str, title: str, **values: Any) -> str:
         app = self._settings.app

@@ -17,9 +17,8 @@ from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.membership import static_membership
 from app.worker.membership.group import GroupMembership
 from app.worker.membership.orphan_lanes import OrphanLanes
-from app.worker.metrics import BatchMetrics, LaneMetrics
+from app.worker.metrics import BatchMetrics, LaneMetrics, RepairWatch
 from app.worker.page import StatusPage
-from app.worker.repair_watch import RepairWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.commands.status.open_records import read_open_records
+from app.commands.status.read import read_open_records
 from app.embedded.broker import EmbeddedBroker
-from app.worker.repair_watch import RepairWatch
+from app.worker.metrics import RepairWatch
 from reconcile.run.outcome.committed_result import commit
 from ringfence_client.progress import open_records
 from ringfence_client.progress.open_records import OpenRecordCounts

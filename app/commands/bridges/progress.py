@@ -91,6 +91,11 @@ class Shown:
     foreign: list[str] = field(default_factory=list)
     """A line for each member of its group that is not a bridge."""
 
+    @property
+    def needs_action(self) -> bool:
+        """Whether an operator must act."""
+        return bool(self.fault or self.foreign) or any(row.needs_action for row in self.partitions)
+
 
 async def read_progress(wanted: Iterable[Plan]) -> list[Shown]:
     """Read the progress from the source clusters."""

@@ -20,6 +20,7 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
 from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.groups.foreign_members import WAY_OUT
+from ringfence_kafka.page.formats import age
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.wording import counted
 
@@ -53,10 +54,7 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
         for item in left:
             click.echo(printable(f"{item.bridge}: {item.what}: {item.do}"))
     abandoned = any(item.read_by is None for item in left)
-    stands = any(
-        shown.fault or shown.foreign or any(row.needs_action for row in shown.partitions) for shown in found
-    )
-    return NOT_WELL if stands or abandoned else 0
+    return NOT_WELL if abandoned or any(shown.needs_action for shown in found) else 0
 
 
 _WHOLE: Final = "--json has all"
@@ -114,10 +112,7 @@ def _row_problems(shown: Shown, row: Row) -> Iterator[str]:
 def _since(since: str | None) -> str:
     if since is None:
         return ""
-    seconds = max(0, round(time.time() - datetime.fromisoformat(since).timestamp()))
-    units = (("h", 3_600), ("min", 60), ("s", 1))
-    unit, size = next(item for item in units if seconds >= 2 * item[1] or item[1] == 1)
-    return f" since {since} ({seconds // size} {unit} ago)"
+    return f" since {since} ({age(max(0.0, time.time() - datetime.fromisoformat(since).timestamp()))} ago)"
 
 
 def _say(console: Console, text: str) -> None:

@@ -7,23 +7,31 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
+from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from app.commands.confirmation import confirmed
-from app.commands.consumers import group_inventory
+from app.commands.consumers import leases
+from app.commands.groups.lease_holders import LeaseHolders
+from app.commands.groups.open_letters import read_letters
+from app.commands.repair.records import Refused, Selection
 from app.commands.send.sender import DELIVERY_LIMIT_S, producer_options
+from ringfence_client.handlers import group_names
 from ringfence_client.progress import progress_record, progress_topic
 from ringfence_client.progress.progress_record import ProgressFormatError
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.auth.tls import confluent_options
-from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
+from ringfence_kafka.escaping import printable
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted, first_of
 
 NOTHING_KEPT = 1
+PARKED_SHOWN_MAX = 5
 
 
 class GroupInUseError(RingfenceError):
@@ -66,7 +74,7 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
             "done. Start a consumer of the group to handle them, or run this again with --discard-redriven"
         )
     with reading("what is unfinished"):
-        unfinished = asyncio.run(group_inventory.read_inventory(settings, group))
+        unfinished = asyncio.run(_unfinished(settings, group))
     admin = AdminClient(confluent_options(settings.kafka))
     states = _state_topics(admin, settings, group)
     of_states = f", the states that its handlers keep ({', '.join(states)})" if states else ""
@@ -179,3 +187,46 @@ def _delete_group(admin: AdminClient, group: str) -> bool:
             f"the offsets of {group} were not deleted ({error.args[0].str()}): allow Delete on that group, then run it again"
         ) from error
     return True
+
+
+async def _unfinished(settings: Settings, group: str) -> str:
+    """Describe the unfinished messages of a group. Topics that cannot be read are listed instead."""
+    lag, letters, unread = 0, 0, []
+    parked: set[bytes | None] = set()
+    consumed: set[str | None] = set()
+    try:
+        for row in (await leases.read_leases(settings, group=group, partial=True)).rows:
+            lag += row.lag or 0
+            consumed.add(row.address)
+    except (AiokafkaError, RingfenceError, OSError, TimeoutError):
+        unread.append(wire_names.progress_topic(settings.app.id))
+    for address in (address for address in settings.addresses if address.name in consumed):
+        try:
+            keys, waiting = await _letters(settings, address, group)
+        except (AiokafkaError, RingfenceError, OSError, TimeoutError):
+            unread.append(wire_names.dead_letter_topic(address.name))
+        else:
+            letters += len(keys)
+            parked |= waiting
+    names = sorted(printable("(none)" if name is None else group_names.shown(name)) for name in parked)
+    shown = f" ({first_of(names, PARKED_SHOWN_MAX)})" if names else ""
+    text = f"a lag of {lag:,} offsets, {counted(letters, 'open dead letter')}, {counted(len(names), 'parked group')}{shown}"
+    return f"{text}; {', '.join(unread)} cannot be read, so there may be more" if unread else text
+
+
+async def _letters(
+    settings: Settings, address: AddressSettings, group: str
+) -> tuple[list[bytes | None], set[bytes | None]]:
+    """Return the groups of open dead letters at one address, and those of them that wait."""
+    keys: list[bytes | None] = []
+    parked: set[bytes | None] = set()
+    async with LeaseHolders(settings, address) as holders:
+        blocked = await holders.blocked(group)
+
+    def keep(letter: Refused) -> None:
+        keys.append(letter.key)
+        if letter.accepted is not None and letter.accepted[1:] in blocked:
+            parked.add(letter.key)
+
+    await read_letters(settings, address.name, Selection(consumer_group=group), keep)
+    return keys, parked

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from app.commands.groups import consumer_api, show
+from app.commands.groups import lease_holders, show
 from app.commands.groups.lease_holders import LeaseHolders, say_waiting
 from app.commands.groups.open_letters import read_letters
 from app.commands.repair.records import Refused, Selection
@@ -269,7 +269,7 @@ class ConsumerGroup:
             "partition": number,
             "group": name.hex(),
         }
-        return await consumer_api.send_order(self._settings.app, web, f"groups/{verb}", where | details)
+        return await lease_holders.send_order(self._settings.app, web, f"groups/{verb}", where | details)
 
 
 def _has_gone(order: Order, asked: Meant, now: show.PartitionPosition, row: show.GroupRow | None) -> bool:

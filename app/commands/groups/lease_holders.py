@@ -1,19 +1,24 @@
 """Lease holders of an accepted topic's partitions, for repairs of dead letters of their consumer groups."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple, Self
 
+import aiohttp
 import click
 
-from app.commands.groups import consumer_api, show
+from app.commands.groups import show
 from ringfence_client.progress.lease import LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
 from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
-from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.config.settings import AddressSettings, AppSettings, Settings
 from ringfence_kafka.errors import RepairError
+from ringfence_kafka.http import probe_errors
+from ringfence_kafka.http.auth import session
+from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 
 
@@ -112,7 +117,7 @@ class LeaseHolders:
         cluster = self._clusters[group]
         refusal = "has no web server"
         if known is not None and known.web and not known.released:
-            answer = await consumer_api.send_order(
+            answer = await send_order(
                 self._settings.app,
                 known.web,
                 f"letters/{verb}",
@@ -156,3 +161,25 @@ def _parsed(answer: Mapping[str, Any], letters: Mapping[int, int]) -> ConsumerAn
     busy = set(answer.get("busy", ()))
     why = "its consumer is about to write it: run this again" if busy else ""
     return ConsumerAnswer(letters.keys() - busy, why)
+
+
+ANSWER_LIMIT_S: Final = 30.0
+"""Time for a lease holder to write the change, in seconds."""
+
+
+async def send_order(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
+    """Return the holder's answer, or why there is none. Its address may belong to another program."""
+    if not web:
+        return "has no web server"
+    try:
+        async with session(app, ANSWER_LIMIT_S) as asking, asking.post(f"{web}/{path}", json=body) as answer:
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                return _silent(web, probe_errors.token(app))
+            said = dict(await answer.json())
+            return said if answer.ok else f"refuses ({said.get('error', answer.status)})"
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        return _silent(web, probe_errors.fault(app, error))
+
+
+def _silent(web: str, why: ProbeError | None) -> str:
+    return f"does not answer at {web}" if why is None else f"cannot be asked at {web} ({why})"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 
@@ -12,18 +13,29 @@ from app.bridge.quarantines import BridgeQuarantines
 from app.commands.bridges import progress, removed_bridges
 from app.commands.bridges.status import problem_lines
 from app.commands.status import consumers as consumer_status
-from app.commands.status import lanes, open_records
-from app.commands.status.model import Bridge, LeftBridge, Status
-from app.commands.status.open_records import Counts
-from ringfence_client.progress.open_records import OpenRecords
+from app.commands.status import lanes
+from app.commands.status.lanes import ANSWER_LIMIT_S, fetch_document
+from app.commands.status.model import Bridge, LeftBridge, LeftLetters, Status
+from ringfence_client.progress.open_records import Found, OpenRecordCounts, OpenRecords
+from ringfence_client.progress.progress_record import Progress
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.last_run import last_run
+from ringfence_kafka.config.chains import chain_starts
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, said
 from ringfence_kafka.groups.members import Members
 from ringfence_kafka.http import auth
+from ringfence_kafka.page.history import Charts, Subject, merged
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.run_result import RunResult
+
+
+class Counts:
+    """Counts of open records, kept between looks."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.addresses = OpenRecordCounts(settings.kafka)
+        self.bridges = BridgeQuarantines()
 
 
 async def read_status(
@@ -69,7 +81,7 @@ async def _read(settings: Settings, ignored: Collection[str], counts: Counts) ->
             removed_bridges.find_removed(settings),
         )
         found, (last, silent), others = await asyncio.gather(
-            open_records.read_open_records(settings, cluster, counts.addresses, consumers.settled),
+            read_open_records(settings, cluster, counts.addresses, consumers.settled),
             _last_run(settings, cluster),
             lanes.other_apps(settings, cluster),
         )
@@ -91,7 +103,7 @@ async def _read(settings: Settings, ignored: Collection[str], counts: Counts) ->
         deleted=deleted,
         last_run=last,
     )
-    return open_records.placed(settings, status, found, ignored)
+    return _placed(settings, status, found, ignored)
 
 
 async def _last_run(settings: Settings, cluster: Cluster) -> tuple[RunResult | None, list[str]]:
@@ -126,8 +138,78 @@ def _bridge(shown: progress.Shown, quarantines: Mapping[str, OpenRecords | None]
         forwarded=sum(partition.forwarded for partition in shown.partitions),
         fault=shown.fault,
         standing=problem_lines(shown),
-        stands=shown.fault is not None
-        or bool(shown.foreign)
-        or any(partition.needs_action for partition in shown.partitions),
+        stands=shown.needs_action,
         quarantine=quarantines.get(shown.bridge),
+    )
+
+
+async def read_histories(settings: Settings, status: Status, span: str, subject: Subject = ()) -> Charts:
+    """Return the figures of a subject, or of all, from processes that answer. Dead ones' past is lost."""
+    webs = {worker.web for worker in status.workers if subject[:1] != ("consumers",)}
+    webs |= {
+        web
+        for group in status.consumers
+        if not subject or subject == ("consumers", group.consumer_group, group.address)
+        for web in group.webs
+    }
+    async with auth.session(settings.app, ANSWER_LIMIT_S) as session:
+        parameters = [("span", span), *(("of", part) for part in subject)]
+        path = f"/history?{urlencode(parameters)}"
+        answers = await asyncio.gather(
+            *(fetch_document(session, settings.app, web, path) for web in webs if web)
+        )
+    return merged(span, [answer for answer in answers if isinstance(answer, dict) and "rows" in answer])
+
+
+async def read_open_records(
+    settings: Settings,
+    cluster: Cluster,
+    counts: OpenRecordCounts,
+    settled: Mapping[tuple[str, int], Progress] | None,
+) -> Found:
+    """Return the open records of all addresses; empty if the ``settled`` records are unknown."""
+    if settled is None:
+        return Found({}, {})
+
+    async def settled_of(topic: str, partition: int) -> Progress | None:
+        return settled.get((topic, partition))
+
+    topics = {
+        topic
+        for address in settings.addresses
+        for topic in (address.quarantine_topic, wire_names.dead_letter_topic(address.name))
+    }
+    return await counts.refresh(cluster, sorted(topics), settled_of)
+
+
+def _placed(settings: Settings, status: Status, found: Found, ignored: Collection[str]) -> Status:
+    """Add the open records to addresses and consumer groups of the status."""
+    starts = chain_starts(settings.addresses)
+    quarantines = {address.name: address.quarantine_topic for address in settings.addresses}
+    letters = {
+        (address.name, group): records
+        for address in settings.addresses
+        for (topic, group), records in found.records.items()
+        if topic == wire_names.dead_letter_topic(address.name) and group not in ignored
+    }
+    known = {(consumers.address, consumers.consumer_group) for consumers in status.consumers}
+    return replace(
+        status,
+        addresses=[
+            replace(
+                address,
+                quarantine=found.records.get((quarantines[address.address], "")),
+                chain_start=starts.get(address.address, ""),
+            )
+            for address in status.addresses
+        ],
+        consumers=[
+            replace(consumers, dead_letters=letters.get((consumers.address, consumers.consumer_group)))
+            for consumers in status.consumers
+        ],
+        left_letters=[
+            LeftLetters(group, address, records)
+            for (address, group), records in sorted(letters.items(), key=lambda item: item[0])
+            if (address, group) not in known
+        ],
     )

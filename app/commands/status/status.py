@@ -12,11 +12,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from app.commands.status import histories
 from app.commands.status.findings import findings
 from app.commands.status.model import Finding, Status
-from app.commands.status.open_records import Counts
-from app.commands.status.read import read_status
+from app.commands.status.read import Counts, read_histories, read_status
 from app.commands.status.show import document, show
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
@@ -67,7 +65,7 @@ def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> in
                     if as_json:
                         click.echo(json.dumps(as_document(status, found)))
                     else:
-                        past = asyncio.run(histories.read_histories(settings, status, "glance"))
+                        past = asyncio.run(read_histories(settings, status, "glance"))
                         if console.is_terminal:
                             live.update(document(status, found, past), refresh=True)
                         else:

@@ -56,15 +56,13 @@ def deal(
     Members are ordered by URL, because their IDs change at each join. Those in ``unusable`` cannot write
     their state, and get nothing if the others subscribe to all topics.
     """
+    dealt: dict[str, dict[str, list[int]]] = {member: {} for member in joined}
     able = {member: item for member, item in joined.items() if member not in unusable}
     subscribed, wanted = (
         {topic for _, topics, _ in items.values() for topic in topics} for items in (able, joined)
     )
     if able and subscribed >= wanted:
-        nothing: dict[str, dict[str, list[int]]] = {member: {} for member in joined if member not in able}
         joined = able
-    else:
-        nothing = {}
     members = sorted(joined, key=lambda member: (joined[member][0], member))
     units, groups = units_of({member: joined[member][1] for member in members}, addresses, counts)
     unit_of = {topic: name for name, group in groups.items() for topic in group.there}
@@ -76,7 +74,6 @@ def deal(
         }
         for member in members
     }
-    dealt: dict[str, dict[str, list[int]]] = {member: {} for member in members}
     for member, lanes in balanced_sticky(units, held).items():
         for name, lane in lanes:
             for topic in groups[name].there:
@@ -85,7 +82,7 @@ def deal(
     for topics in dealt.values():
         for numbers in topics.values():
             numbers.sort()
-    return dealt | nothing
+    return dealt
 
 
 class TopicGroup(NamedTuple):

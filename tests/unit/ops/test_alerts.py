@@ -13,8 +13,7 @@ from app.bridge.quarantines import QuarantineMetrics
 from app.bridge.web import BridgeMetrics
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.metrics import BatchMetrics, LaneMetrics
-from app.worker.repair_watch import RepairWatch
+from app.worker.metrics import BatchMetrics, LaneMetrics, RepairWatch
 from ringfence_client import GroupConsumer
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics

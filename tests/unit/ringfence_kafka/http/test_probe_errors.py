@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from app.commands.groups import consumer_api, show
+from app.commands.groups import lease_holders, show
 from app.commands.status import lanes
 from app.commands.status.findings import findings
 from app.commands.status.model import UNKNOWN
@@ -57,7 +57,7 @@ async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], wh
         assert isinstance(found, ProbeError)
         assert (what in found.what, do in found.do) == (True, True), found
         assert await show.fetch_groups(validate({"app": app.model_dump()}), url) == found
-        assert f"cannot be asked at {url} ({found})" == await consumer_api.send_order(
+        assert f"cannot be asked at {url} ({found})" == await lease_holders.send_order(
             app, url, "groups/skip", {}
         )
 
@@ -83,7 +83,7 @@ async def test_tokens(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     wrong = validate({"app": {"web_token_env": "RINGFENCE_WEB_TOKEN"}}).app
     async with served(HttpAuth(TOKEN), _page) as url:
         no_token, other = await _asked(without, url, path), await _asked(wrong, url, path)
-        refused = await consumer_api.send_order(wrong, url, "groups/skip", {})
+        refused = await lease_holders.send_order(wrong, url, "groups/skip", {})
         monkeypatch.setenv("RINGFENCE_WEB_TOKEN", TOKEN)
         right = await _asked(wrong, url, path)
 

@@ -6,7 +6,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from app.commands.groups import changes, consumer_api, show
+from app.commands.groups import changes, lease_holders, show
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
@@ -41,7 +41,7 @@ class _Topic(ClusterDouble):
         monkeypatch.setattr(show, "progresses", AsyncMock(return_value=[holder]))
         monkeypatch.setattr(show, "read_position", self._standing)
         monkeypatch.setattr(show, "unfinished", self._unfinished)
-        monkeypatch.setattr(consumer_api, "send_order", self._ask)
+        monkeypatch.setattr(lease_holders, "send_order", self._ask)
         monkeypatch.setattr(offline_drop, "drop_below", self._drop_below)
 
     def dropped(self, happens: Callable[[], object], *, skip: bool) -> tuple[int, str]:
