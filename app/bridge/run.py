@@ -6,19 +6,31 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
+
+from aiokafka.errors import KafkaError
 
 from agents.bridge.bridge import Bridge
 from agents.bridge.member_admission import Permit
+from agents.bridge.offsets import decode
 from agents.bridge.plan import Plan, plans, with_members
-from app.bridge import drains, web
+from app.bridge import web
 from app.bridge.preflight import faults
 from app.bridge.quarantines import QuarantineMetrics
 from ringfence_kafka import aiokafka_patches
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.timeouts import StoppingError, cancelled, set_within, unless
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
+from ringfence_kafka.errors import (
+    BrokerUnavailableError,
+    ConfigurationError,
+    MissingTopicError,
+    PrerequisiteError,
+    RingfenceError,
+    TopicError,
+    said,
+)
 from ringfence_kafka.http.auth import HttpAuth, http_auth
 from ringfence_kafka.http.server import advertised
 from ringfence_kafka.http.sockets import listen
@@ -32,6 +44,8 @@ LIVE_S: Final = 1.0
 """Interval at which tasks of bridges are checked for failures, in seconds."""
 
 Permitted = tuple[Plan, Permit | None]
+Ends = Mapping[int, int]
+"""Partition → end offset of a drain."""
 
 
 def run_bridges(settings: Settings, names: Sequence[str], web_port: int | None, *, drain: bool) -> int:
@@ -82,12 +96,12 @@ async def _run(
         log.info("%d bridges start: %s", len(bridges), ", ".join(bridge.plan.name for bridge in bridges))
         await _until_stopped(bridges, stopping, ends if drain else None)
     if drain:
-        await drains.require_at([bridge.plan for bridge in bridges], ends)
+        await require_at([bridge.plan for bridge in bridges], ends)
 
 
 async def _prepare(
     configured: Sequence[Plan], bridges: list[Bridge], here: tuple[str, str], *, drain: bool
-) -> dict[str, drains.Ends]:
+) -> dict[str, Ends]:
     """Check the bridges, and append those that may run to ``bridges``; return the ends of a drain.
 
     Raises:
@@ -99,14 +113,14 @@ async def _prepare(
         raise PrerequisiteError("\n".join(dict.fromkeys(lines)))
     for line in lines:
         log.error("%s", line)
-    ends = await drains.ends_of(configured) if drain else {}
+    ends = await ends_of(configured) if drain else {}
     allowed = await permitted(configured, drain=drain)
     bridges += [Bridge(plan, *here, ends.get(plan.name), permit) for plan, permit in allowed]
     return ends
 
 
 async def _until_stopped(
-    bridges: Sequence[Bridge], stopping: asyncio.Event, ends: Mapping[str, drains.Ends] | None
+    bridges: Sequence[Bridge], stopping: asyncio.Event, ends: Mapping[str, Ends] | None
 ) -> None:
     """Run until a stop is requested, or a drain has ended.
 
@@ -127,7 +141,7 @@ async def _until_stopped(
                 ]
                 if obstacles:
                     raise TopicError("\n".join(obstacles))
-                if await drains.reached([bridge.plan for bridge in bridges], ends):
+                if await reached([bridge.plan for bridge in bridges], ends):
                     break
     finally:
         for bridge in bridges:
@@ -179,3 +193,88 @@ def _with_members(
             yield plan, permit
         elif plan.share is not None and plan.share.member in members:
             yield with_members(plan, members), permit
+
+
+async def ends_of(plans: Sequence[Plan]) -> dict[str, Ends]:
+    """Return end offsets by bridge. Bridges with the same source topic have the same ends.
+
+    Raises:
+        MissingTopicError: A source topic does not exist.
+        BrokerUnavailableError: A source does not answer, so its end is unknown.
+    """
+    asked: dict[tuple[str, str], Ends] = {}
+    found = {}
+    for plan in plans:
+        place = (plan.source.bootstrap_servers, plan.source_topic)
+        if place not in asked:
+            asked[place] = await _ends(plan)
+        found[plan.name] = asked[place]
+    return found
+
+
+async def _ends(plan: Plan) -> Ends:
+    topic = plan.source_topic
+    try:
+        async with Cluster(plan.source, plan.group) as cluster:
+            counts = await cluster.topics.partition_counts([topic])
+            if topic not in counts:
+                raise MissingTopicError(
+                    f"bridge {plan.name}: {topic} does not exist at {plan.source.bootstrap_servers}, so there is nothing to drain: fix "
+                    "source_topic, create it, or name the bridges to drain"
+                )
+            ends = await cluster.offsets.stable_ends([(topic, index) for index in range(counts[topic])])
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise BrokerUnavailableError(
+            f"bridge {plan.name}: the source does not answer, so the end of the drain is unknown: "
+            f"{said(error)}"
+        ) from error
+    return {number: end for (_, number), end in ends.items()}
+
+
+async def reached(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> bool:
+    """Return whether all partitions are committed up to their ends, also those that other processes drain."""
+    try:
+        stood = [await _committed(plan, ends[plan.name]) for plan in plans]
+    except (KafkaError, OSError, TimeoutError) as error:
+        log.debug("the progress of the drain is unknown now: %r", error)
+        return False
+    return all(
+        stood_at[number] >= end
+        for plan, stood_at in zip(plans, stood, strict=True)
+        for number, end in ends[plan.name].items()
+    )
+
+
+async def _committed(plan: Plan, numbers: Iterable[int]) -> dict[int, int]:
+    async with Cluster(plan.source, plan.group) as cluster:
+        noted = await asyncio.gather(
+            *(cluster.groups.committed(plan.source_topic, number) for number in numbers)
+        )
+    return {
+        # A bridge's commit has metadata. A commit without it, by an operator or another consumer, does not
+        # show what was forwarded.
+        number: item.offset if item is not None and decode(item.note) is not None else 0
+        for number, item in zip(numbers, noted, strict=True)
+    }
+
+
+async def require_at(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> None:
+    """Check that all partitions are committed exactly up to their ends.
+
+    Raises:
+        TopicError: A partition is not. The message names a likely reason.
+    """
+    for plan in plans:
+        for number, at in (await _committed(plan, ends[plan.name])).items():
+            end = ends[plan.name][number]
+            if at < end:
+                raise TopicError(
+                    f"bridge {plan.name}: not drained: it has forwarded up to {at} of {end} in "
+                    f"{plan.source_topic}/{number}: run it again with --drain"
+                )
+            if at > end:
+                raise TopicError(
+                    f"bridge {plan.name}: it has forwarded up to {at} in {plan.source_topic}/{number}, "
+                    f"beyond the end {end} of the drain, so another process runs it. Stop that process, and "
+                    "run this again with --drain"
+                )

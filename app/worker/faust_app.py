@@ -17,8 +17,8 @@ from agents.lane.lane import LaneState
 from agents.worker import faust_agent
 from app.worker.fetch.startup_retry import connected
 from app.worker.fetch.transport import BatchTransport, TransportHooks
-from app.worker.membership import static_membership, warm_up
-from app.worker.membership.assignor import LaneAssignor
+from app.worker.membership import static_membership
+from app.worker.membership.assignor import LaneAssignor, restore_before_joining
 from app.worker.parts import WorkerParts
 from app.worker.web import StatusWeb
 from ringfence_kafka.auth import client_properties
@@ -107,7 +107,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
 
     async def _restore_before_joining(self, topics: set[str]) -> None:
         parts, instance = self.parts, static_membership.group_instance(self.parts.settings)
-        await warm_up.restore_before_joining(parts.lanes, parts.cluster, self.assignor, topics, instance)
+        await restore_before_joining(parts.lanes, parts.cluster, self.assignor, topics, instance)
 
     async def on_start(self) -> None:
         """Connect to the cluster before partitions are assigned."""

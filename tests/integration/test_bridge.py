@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from agents.bridge.offsets import OffsetMetadata, encode
 from agents.bridge.plan import plans
-from app.bridge import drains
+from app.bridge import run
 from ringfence_kafka.config.load import load
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.groups import committed_offsets
@@ -173,16 +173,16 @@ async def test_drain_of_others(two: Two, tmp_path: Path) -> None:
     given.send(messages(10), 0)
     given.send(messages(20), 1)
     found = plans(load(given.config))
-    ends = await drains.ends_of(found)
+    ends = await run.ends_of(found)
     assert ends == {given.name: {0: 10, 1: 20}}
     kafka.commit(two.source, given.group, given.topic, 20, 1)
     await _commit_as_bridge(two.source, given, 0, 10)
-    assert not await drains.reached(found, ends), "the second offset is not a bridge's"
+    assert not await run.reached(found, ends), "the second offset is not a bridge's"
     await _commit_as_bridge(two.source, given, 1, 20)
-    assert await drains.reached(found, ends)
+    assert await run.reached(found, ends)
     kafka.delete_topics(two.source, [given.topic])
     with pytest.raises(MissingTopicError, match="nothing to drain"):
-        await drains.ends_of(found)
+        await run.ends_of(found)
 
 
 def test_nobody_forwards_it(two: Two, tmp_path: Path) -> None:

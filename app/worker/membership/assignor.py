@@ -4,16 +4,27 @@ Members exchange the same data as Faust's, because workers of other versions may
 announces its rules (:mod:`agents.rules.member_statements`), which Faust ignores.
 """
 
+import asyncio
 import json
+import logging
+import time
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from aiokafka.errors import KafkaError
 
 from agents.rules.member_statements import KEY, decode, is_worker
+from agents.worker.lanes import Lanes
 from app.worker import faust_parts
 from app.worker.membership.lane_assignment import Joined, Partition, deal
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.groups.static_members import Member
+
+log: Final = logging.getLogger("ringfence.worker")
+
+RESTORE_LIMIT_S: Final = 120.0
+"""Time after which the worker joins with the lanes restored so far, in seconds."""
 
 _NEWCOMER: Final = ""
 """Stands for the member ID that the group has not given yet."""
@@ -61,3 +72,32 @@ class LaneAssignor(faust_parts.Assignor):
             joined[member.member_id] = (url, member.metadata.subscription, member.assigned)
         given = deal(joined, self.app.parts.group.lane_topics, counts)[_NEWCOMER]
         return {(topic, number) for topic, numbers in given.items() for number in numbers}
+
+
+async def restore_before_joining(
+    lanes: Lanes, cluster: Cluster, assignor: LaneAssignor, topics: set[str], instance: str | None
+) -> None:
+    """Restore the lanes that the present group would assign to one more member. Never raises; logs errors.
+
+    In an empty group, lanes wait until this worker joins, so there is nothing to gain. The same is true for a
+    static member that returns as ``instance``.
+    """
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(RESTORE_LIMIT_S):
+            members = await cluster.groups.static_members()
+            if not members or (
+                instance is not None and any(member.instance == instance for member in members)
+            ):
+                return
+            counts = await cluster.topics.partition_counts(sorted(topics))
+            await lanes.warm_up.restore(assignor.foresee(members, topics, counts))
+    except TimeoutError:
+        log.warning(
+            "restoring lanes takes more than %.0f s: joining the group with the lanes restored so far",
+            RESTORE_LIMIT_S,
+        )
+    except (KafkaError, OSError, NotImplementedError) as error:  # the last: brokers before 2.4
+        log.info("cannot predict the assignment; lanes will be restored when they open: %r", error)
+    else:
+        log.info("lanes are restored after %.1f s: joining the group", time.monotonic() - began)

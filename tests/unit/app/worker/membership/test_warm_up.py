@@ -13,7 +13,7 @@ from faust.assignor.partition_assignor import PartitionAssignor
 from agents.worker.lanes import Lanes
 from app.worker import parts
 from app.worker.faust_app import RingfenceApp
-from app.worker.membership import warm_up
+from app.worker.membership.assignor import restore_before_joining
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
@@ -125,9 +125,7 @@ class Asked(ClusterDouble):
             await asyncio.Event().wait()
 
     async def run(self, assignor: Any, instance: str | None = None) -> None:
-        await warm_up.restore_before_joining(
-            cast("Lanes", self), cast("Cluster", self), assignor, TOPICS, instance
-        )
+        await restore_before_joining(cast("Lanes", self), cast("Cluster", self), assignor, TOPICS, instance)
 
 
 async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
@@ -143,7 +141,7 @@ async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
 
 async def test_joins_in_any_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker joins even if something keeps it from restoring before."""
-    monkeypatch.setattr(warm_up, "LIMIT_S", 0.01)
+    monkeypatch.setattr("app.worker.membership.assignor.RESTORE_LIMIT_S", 0.01)
     assignor = await _assignor(tmp_path, "two")
     await Asked(GroupLoadInProgressError()).run(assignor)
     hanging = Asked([Member("one-1", None, None)], hangs=True)
