@@ -211,7 +211,7 @@ def _credentials(kafka: KafkaSettings) -> Any:
     if kafka.uses_sasl:
         return faust.SASLCredentials(
             username=kafka.sasl_username,
-            password=kafka.sasl_password(),
+            password=kafka.secret("sasl_password"),
             mechanism=kafka.sasl_mechanism,
             ssl_context=context,
         )

@@ -41,7 +41,7 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
     if kafka.uses_ssl and kafka.ssl_certfile:
         options["ssl.keystore.type"] = "PEM"
         options["ssl.keystore.certificate.chain"] = Path(kafka.ssl_certfile).read_text("utf-8")
-        options["ssl.keystore.key"] = _pkcs8(Path(kafka.ssl_keyfile), kafka.ssl_key_password())
+        options["ssl.keystore.key"] = _pkcs8(Path(kafka.ssl_keyfile), kafka.secret("ssl_key_password"))
     if kafka.uses_tokens:
         options |= _tokens(kafka)
     elif kafka.uses_sasl:
@@ -50,7 +50,7 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
         options["sasl.mechanism"] = kafka.sasl_mechanism
         options["sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{module} required "
-            f"username={_quoted(kafka.sasl_username)} password={_quoted(kafka.sasl_password())};"
+            f"username={_quoted(kafka.sasl_username)} password={_quoted(kafka.secret('sasl_password'))};"
         )
     return {f"kafka.{name}": value for name, value in options.items()}
 
@@ -70,9 +70,7 @@ def refuse_callback(kafka: KafkaSettings) -> None:
 
 def _tokens(kafka: KafkaSettings) -> dict[str, str]:
     refuse_callback(kafka)
-    login = (
-        f"clientId={_quoted(kafka.sasl_oauth_client_id)} clientSecret={_quoted(kafka.oauth_client_secret())}"
-    )
+    login = f"clientId={_quoted(kafka.sasl_oauth_client_id)} clientSecret={_quoted(kafka.secret('sasl_oauth_client_secret'))}"
     scope = f" scope={_quoted(kafka.sasl_oauth_scope)}" if kafka.sasl_oauth_scope else ""
     return {
         "sasl.mechanism": kafka.sasl_mechanism,

@@ -109,38 +109,6 @@ def _value(topic: TopicDescription, setting: str) -> object:
     return topic.timestamps.get(setting, topic.number(setting, -1))
 
 
-def _compacts(topic: TopicDescription, _: TopicDescription) -> bool:
-    return "compact" in topic.cleanup_policy
-
-
-def _deletes(topic: TopicDescription, _: TopicDescription) -> bool:
-    return topic.cleanup_policy != {"compact"}
-
-
-def _forgets(topic: TopicDescription, _: TopicDescription) -> bool:
-    return "compact" not in topic.cleanup_policy and topic.retention_ms != math.inf
-
-
-def _has_no_room(topic: TopicDescription, _: TopicDescription) -> bool:
-    return topic.message_bytes_max < RECORD_ROOM_BYTES
-
-
-def _takes_smaller(topic: TopicDescription, source: TopicDescription) -> bool:
-    return topic.message_bytes_max < source.message_bytes_max
-
-
-def _keeps_less(topic: TopicDescription, source: TopicDescription) -> bool:
-    return topic.retention_ms < source.retention_ms
-
-
-def _writes_time(topic: TopicDescription, _: TopicDescription) -> bool:
-    return topic.writes_time
-
-
-def _is_short_lived(topic: TopicDescription, _: TopicDescription) -> bool:
-    return topic.retention_ms < RETENTION_MIN_MS
-
-
 def _refuses_late(topic: TopicDescription, source: TopicDescription) -> bool:
     """Return whether a topic refuses records after a long wait in the input, although it takes the input's oldest timestamps."""
     oldest, taken = (item.timestamps.get(wire_names.TIMESTAMP_BEFORE) for item in (source, topic))
@@ -189,7 +157,7 @@ _BEFORE: Final = wire_names.TIMESTAMP_BEFORE
 _NO_ROOM: Final = TopicRule(
     ("changelog", "quarantine topic"),
     "max.message.bytes",
-    _has_no_room,
+    lambda topic, _: topic.message_bytes_max < RECORD_ROOM_BYTES,
     "{topic} has max.message.bytes={found}, and records that belong there are larger: {fix}",
     MESSAGE_BYTES_DEFAULT,
 )
@@ -197,22 +165,28 @@ RULES: Final = (
     TopicRule(
         ("changelog",),
         "cleanup.policy",
-        _deletes,
+        lambda topic, _: topic.cleanup_policy != {"compact"},
         "{topic} has cleanup.policy={found}, and retention would delete duplicate IDs: {fix}",
         "compact",
     ),
-    TopicRule(("input topic", "forward topic", *_RECORDS), "cleanup.policy", _compacts, _COMPACTED, "delete"),
+    TopicRule(
+        ("input topic", "forward topic", *_RECORDS),
+        "cleanup.policy",
+        lambda topic, _: "compact" in topic.cleanup_policy,
+        _COMPACTED,
+        "delete",
+    ),
     TopicRule(
         ("progress",),
         "cleanup.policy",
-        _deletes,
+        lambda topic, _: topic.cleanup_policy != {"compact"},
         "{topic} has cleanup.policy={found}, and retention would delete what consumers have finished: {fix}",
         "compact",
     ),
     TopicRule(
         ("dead letters",),
         "cleanup.policy",
-        _compacts,
+        lambda topic, _: "compact" in topic.cleanup_policy,
         "{topic} has cleanup.policy={found}, and compaction would delete all dead letters of a group but the last: {fix}",
         "delete",
     ),
@@ -224,7 +198,7 @@ RULES: Final = (
     TopicRule(
         ("input topic",),
         "retention.ms",
-        _is_short_lived,
+        lambda topic, _: topic.retention_ms < RETENTION_MIN_MS,
         "{topic} keeps messages for {keeps}: what no worker has processed by then is lost, also while workers restart: {fix}, "
         "or longer than your longest outage",
         RETENTION_MIN_MS,
@@ -233,7 +207,7 @@ RULES: Final = (
     TopicRule(
         ("accepted topic", TARGET),
         "retention.ms",
-        _keeps_less,
+        lambda topic, source: topic.retention_ms < source.retention_ms,
         "{name} (accepted topic of {owner}) keeps messages for {keeps} from their acceptance, {source} for "
         "{source_keeps}: consumers that are away for longer lose some, and report GAP",
         stops=False,
@@ -242,7 +216,7 @@ RULES: Final = (
         TopicRule(
             (role,),
             "max.message.bytes",
-            _takes_smaller,
+            lambda topic, source: topic.message_bytes_max < source.message_bytes_max,
             _SMALLER % (_SHOWN.get(role, role), fate),
             stops=False,
         )
@@ -257,11 +231,17 @@ RULES: Final = (
             ("duplicates topic", "duplicates go to quarantine"),
         )
     ),
-    TopicRule(("quarantine topic", "duplicates topic"), "retention.ms", _keeps_less, _KEPT, stops=False),
+    TopicRule(
+        ("quarantine topic", "duplicates topic"),
+        "retention.ms",
+        lambda topic, source: topic.retention_ms < source.retention_ms,
+        _KEPT,
+        stops=False,
+    ),
     TopicRule(
         _RECORDS,
         TIMESTAMP_TYPE,
-        _writes_time,
+        lambda topic, _: topic.writes_time,
         "{topic} has message.timestamp.type={found}: the broker replaces the timestamps of messages, and 'ringfence reconcile' cannot "
         "compare them with the input's: {fix}",
         "CreateTime",
@@ -279,7 +259,7 @@ RULES: Final = (
     TopicRule(
         ("dead letters",),
         "max.message.bytes",
-        _takes_smaller,
+        lambda topic, source: topic.message_bytes_max < source.message_bytes_max,
         "{topic} has max.message.bytes={found}, {source} has {needed}: only the digest of larger messages "
         "is written there: {fix}",
         stops=False,
@@ -287,7 +267,7 @@ RULES: Final = (
     TopicRule(
         ("journal",),
         "cleanup.policy",
-        _compacts,
+        lambda topic, _: "compact" in topic.cleanup_policy,
         f"{{name}} has cleanup.policy={{found}}, which keeps only the last record of each lane, {_UNEXCUSED}",
         "delete",
         stops=False,
@@ -295,7 +275,7 @@ RULES: Final = (
     TopicRule(
         ("journal",),
         "retention.ms",
-        _forgets,
+        lambda topic, _: "compact" not in topic.cleanup_policy and topic.retention_ms != math.inf,
         f"{{name}} has retention.ms={{found}}, which deletes them in the end, {_UNEXCUSED}",
         -1,
         stops=False,

@@ -16,13 +16,13 @@ from aiokafka.errors import (
     for_code,
     kafka_errors,
 )
-from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 from aiokafka.protocol.types import Int16, Int32, Schema, String
 
 from ringfence_kafka.aiokafka_patches.internals import ended_by
 from ringfence_kafka.concurrency.coalesce import RequestCoalescer
+from ringfence_kafka.protocol.flexible_requests import older_request
 
 log = logging.getLogger("ringfence.kafka")
 
@@ -203,36 +203,14 @@ def revoke_late(consumer: Any) -> None:
     coordinator._on_join_prepare, coordinator._send_req = prepared, sent
 
 
-class _HeartbeatAnswer(Response):  # type: ignore[misc]
-    API_KEY = 12
-    API_VERSION = 3
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("error_code", Int16))
-
-
-class _Heartbeat(RequestStruct):  # type: ignore[misc]
-    API_KEY = 12
-    API_VERSION = 3
-    RESPONSE_TYPE = _HeartbeatAnswer
-    SCHEMA = Schema(
-        ("group", String("utf-8")),
-        ("generation_id", Int32),
-        ("member_id", String("utf-8")),
-        ("group_instance_id", String("utf-8")),
-    )
-
-
-class NamedHeartbeat(Request[_Heartbeat]):  # type: ignore[misc]
-    """Heartbeat of a static member."""
-
-    API_KEY = 12
-
-    def __init__(self, *fields: Any) -> None:
-        """Create a heartbeat. ``fields``: group, generation, member ID, instance name."""
-        self._fields = fields
-
-    def build(self, request_struct_class: type[_Heartbeat]) -> _Heartbeat:
-        """Return the request of this version."""
-        return request_struct_class(*self._fields)
+_TEXT: Final = String("utf-8")
+NamedHeartbeat: Final = older_request(
+    12,
+    3,
+    Schema(("group", _TEXT), ("generation_id", Int32), ("member_id", _TEXT), ("group_instance_id", _TEXT)),
+    Schema(("throttle_time_ms", Int32), ("error_code", Int16)),
+)
+"""Heartbeat of a static member."""
 
 
 def name_heartbeats(consumer: Any, instance: str, fenced: Callable[[], None]) -> None:

@@ -35,7 +35,7 @@ def password(kafka: KafkaSettings) -> str:
         )
     return (
         f"it refuses the password of kafka.sasl_username = {kafka.sasl_username!r} "
-        f"({kafka.sasl_mechanism}): fix the name, or the password in {kafka.password_place}"
+        f"({kafka.sasl_mechanism}): fix the name, or the password in {kafka.secret_place('sasl_password')}"
     )
 
 

@@ -71,7 +71,7 @@ def client_options(kafka: KafkaSettings) -> dict[str, Any]:
     elif kafka.uses_sasl:
         options["sasl_mechanism"] = kafka.sasl_mechanism
         options["sasl_plain_username"] = kafka.sasl_username
-        options["sasl_plain_password"] = kafka.sasl_password()
+        options["sasl_plain_password"] = kafka.secret("sasl_password")
     return options
 
 

@@ -111,7 +111,7 @@ def source_of(kafka: KafkaSettings) -> TokenSource:
         kafka.sasl_oauth_token_url,
         kafka.sasl_oauth_client_id,
         kafka.sasl_oauth_scope,
-        kafka.oauth_secret_place,
+        kafka.secret_place("sasl_oauth_client_secret"),
     )
     if key not in _SOURCES:
         _SOURCES[key] = TokenSource(kafka)
@@ -152,7 +152,9 @@ def _granted(kafka: KafkaSettings) -> Token:
 
     url, client_id = kafka.sasl_oauth_token_url, kafka.sasl_oauth_client_id
     # RFC 6749, 2.3.1 requires URL encoding of both. Authlib sends them unchanged.
-    login = [urllib.parse.quote(name, safe="") for name in (client_id, kafka.oauth_client_secret())]
+    login = [
+        urllib.parse.quote(name, safe="") for name in (client_id, kafka.secret("sasl_oauth_client_secret"))
+    ]
     system = ssl.get_default_verify_paths()
     try:
         with OAuth2Session(
@@ -169,7 +171,7 @@ def _granted(kafka: KafkaSettings) -> Token:
     except OAuthError as error:
         raise PrerequisiteError(
             f"kafka.sasl_oauth_token_url = {url!r} refuses kafka.sasl_oauth_client_id = {client_id!r} ({error.error}): fix the ID, or "
-            f"the secret in {kafka.oauth_secret_place}"
+            f"the secret in {kafka.secret_place('sasl_oauth_client_secret')}"
         ) from error
     except (requests.RequestException, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PrerequisiteError(

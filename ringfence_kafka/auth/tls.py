@@ -32,12 +32,12 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
     if kafka.ssl_certfile:
         try:
             context.load_cert_chain(
-                kafka.ssl_certfile, kafka.ssl_keyfile, kafka.ssl_key_password() or _no_passphrase
+                kafka.ssl_certfile, kafka.ssl_keyfile, kafka.secret("ssl_key_password") or _no_passphrase
             )
         except OSError as error:
-            if kafka.ssl_key_password() and _is_locked(kafka.ssl_keyfile) and _names_nothing(error):
+            if kafka.secret("ssl_key_password") and _is_locked(kafka.ssl_keyfile) and _names_nothing(error):
                 raise ConfigurationError(
-                    f"kafka.ssl_keyfile = {kafka.ssl_keyfile!r} cannot be decrypted with the password in {kafka.key_password_place}: fix "
+                    f"kafka.ssl_keyfile = {kafka.ssl_keyfile!r} cannot be decrypted with the password in {kafka.secret_place('ssl_key_password')}: fix "
                     "that password, or name the key that it belongs to"
                 ) from error
             raise ConfigurationError(
@@ -70,7 +70,7 @@ def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
             "ssl.key.location": kafka.ssl_keyfile,
         }
         options |= {key: value for key, value in files.items() if value}
-        if kafka.ssl_keyfile and (password := kafka.ssl_key_password()):
+        if kafka.ssl_keyfile and (password := kafka.secret("ssl_key_password")):
             options["ssl.key.password"] = password
     if kafka.uses_tokens:
         options["sasl.mechanism"] = kafka.sasl_mechanism
@@ -80,7 +80,7 @@ def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
     elif kafka.uses_sasl:
         options["sasl.mechanism"] = kafka.sasl_mechanism
         options["sasl.username"] = kafka.sasl_username
-        options["sasl.password"] = kafka.sasl_password()
+        options["sasl.password"] = kafka.secret("sasl_password")
     return options
 
 

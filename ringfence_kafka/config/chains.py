@@ -8,24 +8,13 @@ from ringfence_kafka.config.addresses import AddressSettings
 def feeders(addresses: Iterable[AddressSettings]) -> dict[str, str]:
     """Return the address that writes the input topic of each chained address, by name."""
     known = list(addresses)
-    writers = {address_settings.accepted_topic: address_settings.name for address_settings in known}
-    return {
-        address_settings.name: writers[address_settings.input_topic]
-        for address_settings in known
-        if address_settings.input_topic in writers
-    }
+    writers = {item.accepted_topic: item.name for item in known}
+    return {item.name: writers[item.input_topic] for item in known if item.input_topic in writers}
 
 
 def feeder(address: AddressSettings, addresses: Iterable[AddressSettings]) -> AddressSettings | None:
     """Return the address whose accepted topic is this address's input topic, or None."""
-    return next(
-        (
-            address_settings
-            for address_settings in addresses
-            if address_settings.accepted_topic == address.input_topic
-        ),
-        None,
-    )
+    return next((item for item in addresses if item.accepted_topic == address.input_topic), None)
 
 
 def upstream(name: str, addresses: Iterable[AddressSettings]) -> tuple[str, ...]:

@@ -140,41 +140,15 @@ class KafkaSettings(Section):
             raise ValueError(fault)
         return self
 
-    def sasl_password(self) -> str:
-        """Return the password. It is read at each call and not stored."""
-        if self.sasl_password_env:
-            return os.environ[self.sasl_password_env]
-        return self._secrets()["sasl_password"]
+    def secret(self, key: str) -> str:
+        """Return ``sasl_password``, ``sasl_oauth_client_secret`` or ``ssl_key_password``; empty = none. It is read at each call, and not stored."""
+        name = getattr(self, f"{key}_env")
+        return os.environ[name] if name else self._secrets().get(key, "")
 
-    @property
-    def password_place(self) -> str:
-        """Place of the password, for error texts."""
-        return f"${self.sasl_password_env}" if self.sasl_password_env else self.command_config
-
-    def oauth_client_secret(self) -> str:
-        """Return the secret for the identity provider. It is read at each call and not stored."""
-        name = self.sasl_oauth_client_secret_env
-        return os.environ[name] if name else self._secrets()["sasl_oauth_client_secret"]
-
-    @property
-    def oauth_secret_place(self) -> str:
-        """Place of the client secret, for error texts."""
-        return (
-            f"${self.sasl_oauth_client_secret_env}"
-            if self.sasl_oauth_client_secret_env
-            else self.command_config
-        )
-
-    def ssl_key_password(self) -> str | None:
-        """Return the password of an encrypted key; None = there is none."""
-        if self.ssl_key_password_env:
-            return os.environ[self.ssl_key_password_env]
-        return self._secrets().get("ssl_key_password")
-
-    @property
-    def key_password_place(self) -> str:
-        """Place of the private key's password, for error texts."""
-        return f"${self.ssl_key_password_env}" if self.ssl_key_password_env else self.command_config
+    def secret_place(self, key: str) -> str:
+        """Return the place of a secret, for error texts."""
+        name = getattr(self, f"{key}_env")
+        return f"${name}" if name else self.command_config
 
     def _secrets(self) -> Mapping[str, str]:
         return properties.read_properties(self.command_config).secrets if self.command_config else {}

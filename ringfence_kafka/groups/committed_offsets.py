@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import for_code
-from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest_v3
 from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String
 
 from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.protocol.flexible_requests import older_request
 
 _NO_MEMBER: Final = ""
 NO_EPOCH: Final = -1
@@ -37,34 +37,18 @@ _PARTITIONS: Final = Array(
 )
 
 
-class _FetchAnswer(Response):  # type: ignore[misc]
-    API_KEY = 9
-    API_VERSION = 5
-    SCHEMA = Schema(
+_Fetch: Final = older_request(
+    9,
+    5,
+    OffsetFetchRequest_v3.SCHEMA,
+    Schema(
         ("throttle_time_ms", Int32),
         ("topics", Array(("topic", _TEXT), ("partitions", _PARTITIONS))),
         ("error_code", Int16),
-    )
-
-
-class _FetchWithEpoch(RequestStruct):  # type: ignore[misc]
-    API_KEY = 9
-    API_VERSION = 5
-    RESPONSE_TYPE = _FetchAnswer
-    SCHEMA = OffsetFetchRequest_v3.SCHEMA
-
-
-class _Fetch(Request[OffsetFetchRequest_v3 | _FetchWithEpoch]):  # type: ignore[misc]
-    """Query for offsets. Brokers from 2.1 return leader epochs, which aiokafka does not request."""
-
-    API_KEY = 9
-
-    def __init__(self, group: str, topics: list[tuple[str, list[int]]]) -> None:
-        self._group, self._topics = group, topics
-
-    def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request of this version."""
-        return request_struct_class(self._group, self._topics)
+    ),
+    lower=OffsetFetchRequest_v3,
+)
+"""Query for offsets. Brokers from 2.1 return leader epochs, which aiokafka does not request."""
 
 
 async def fetch(

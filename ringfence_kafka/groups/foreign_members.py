@@ -76,7 +76,7 @@ async def find_foreign_members(
         NotImplementedError: the broker is older than 2.4.
     """
     coordinator = await admin.find_coordinator(group)
-    answer = await internals.send_request(admin, DescribeMembers(group), coordinator)
+    answer = await internals.send_request(admin, DescribeMembers([group], False), coordinator)
     ((code, _, state, _, _, classic, _),) = answer.groups
     if code and code not in _NO_SUCH_GROUP:
         raise for_code(code)(f"the members of {group}")

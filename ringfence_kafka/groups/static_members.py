@@ -17,17 +17,16 @@ from typing import Any, Final, NamedTuple
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import UnknownMemberIdError, for_code
-from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
 
 from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.protocol.flexible_requests import older_request
 
 log: Final = logging.getLogger("ringfence.kafka")
 
 SAYS_LIMIT_S: Final = 5.0
 """Limit for a rebalancing group, in seconds. A group that waits for the member of this name would wait until its session ends."""
 ASK_AGAIN_S: Final = 0.1
-
 
 _TEXT: Final = String("utf-8")
 _DESCRIBED_MEMBER: Final = Array(
@@ -41,56 +40,18 @@ _DESCRIBED_GROUP: Final = Array(
 _LEFT_MEMBER: Final = Array(("member_id", _TEXT), ("group_instance_id", _TEXT), ("error_code", Int16))
 
 
-class _DescribeAnswer(Response):  # type: ignore[misc]
-    API_KEY = 15
-    API_VERSION = 4
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("groups", _DESCRIBED_GROUP))
-
-
-class _Describe(RequestStruct):  # type: ignore[misc]
-    API_KEY = 15
-    API_VERSION = 4
-    RESPONSE_TYPE = _DescribeAnswer
-    SCHEMA = Schema(("groups", Array(_TEXT)), ("include_authorized_operations", Boolean))
-
-
-class _LeaveAnswer(Response):  # type: ignore[misc]
-    API_KEY = 13
-    API_VERSION = 3
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("error_code", Int16), ("members", _LEFT_MEMBER))
-
-
-class _Leave(RequestStruct):  # type: ignore[misc]
-    API_KEY = 13
-    API_VERSION = 3
-    RESPONSE_TYPE = _LeaveAnswer
-    SCHEMA = Schema(("group", _TEXT), ("members", Array(("member_id", _TEXT), ("group_instance_id", _TEXT))))
-
-
-class DescribeMembers(Request[_Describe]):  # type: ignore[misc]
-    """Query for the members of a group with their instance names."""
-
-    API_KEY = 15
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-
-    def build(self, request_struct_class: type[_Describe]) -> _Describe:
-        """Return the request of this version."""
-        return request_struct_class([self._group], False)
-
-
-class LeaveByName(Request[_Leave]):  # type: ignore[misc]
-    """Request that removes a static member from its group."""
-
-    API_KEY = 13
-
-    def __init__(self, group: str, instance: str) -> None:
-        self._group, self._instance = group, instance
-
-    def build(self, request_struct_class: type[_Leave]) -> _Leave:
-        """Return the request of this version."""
-        return request_struct_class(self._group, [("", self._instance)])
+DescribeMembers: Final = older_request(
+    15, 4,
+    Schema(("groups", Array(_TEXT)), ("include_authorized_operations", Boolean)),
+    Schema(("throttle_time_ms", Int32), ("groups", _DESCRIBED_GROUP)),
+)  # fmt: skip
+"""Query for the members of groups with their instance names."""
+LeaveByName: Final = older_request(
+    13, 3,
+    Schema(("group", _TEXT), ("members", Array(("member_id", _TEXT), ("group_instance_id", _TEXT)))),
+    Schema(("throttle_time_ms", Int32), ("error_code", Int16), ("members", _LEFT_MEMBER)),
+)  # fmt: skip
+"""Request that removes static members from their group."""
 
 
 class Member(NamedTuple):
@@ -111,7 +72,7 @@ async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
         KafkaError: the group's coordinator does not answer, or refuses.
     """
     coordinator = await admin.find_coordinator(group)
-    answer = await internals.send_request(admin, DescribeMembers(group), coordinator)
+    answer = await internals.send_request(admin, DescribeMembers([group], False), coordinator)
     ((code, _, _, _, _, found, _),) = answer.groups
     if code:
         raise for_code(code)(f"the members of {group}")
@@ -155,7 +116,7 @@ async def forget_outdated(
             break
         await asyncio.sleep(ASK_AGAIN_S)
     coordinator = await admin.find_coordinator(group)
-    answer = await internals.send_request(admin, LeaveByName(group, instance), coordinator)
+    answer = await internals.send_request(admin, LeaveByName(group, [("", instance)]), coordinator)
     code = answer.error_code or answer.members[0][2]
     if code and for_code(code) is not UnknownMemberIdError:  # the session of that member has just ended
         raise for_code(code)(f"to take {instance} out of {group}")

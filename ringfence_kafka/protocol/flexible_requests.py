@@ -1,6 +1,6 @@
-"""Encodes requests that aiokafka does not know, in Kafka's compact form, with the methods that its connections call. Pure.
+"""Requests that aiokafka does not know, for its connections: in Kafka's compact form, and in the older one. Pure.
 
-Lengths are varints of the length plus one (0 = null). Each structure ends with tagged fields: requests have none, and responses' are skipped.
+Lengths of the compact form are varints of the length plus one (0 = null). Each structure ends with tagged fields: requests have none, and responses' are skipped.
 """
 
 import struct
@@ -9,6 +9,8 @@ from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import Schema
 
 from ringfence_kafka.protocol import varints
 
@@ -16,6 +18,27 @@ INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 NO_TAGS: Final = b"\0"
 _HEADER: Final = struct.Struct(">hhi")
+
+
+def older_request(key: int, version: int, fields: Schema, answer: Schema, lower: Any = None) -> Any:
+    """Return the class of a request in the older form. ``lower``: aiokafka's own structure, for brokers without this version."""
+
+    class Answer(Response):  # type: ignore[misc]
+        API_KEY, API_VERSION, SCHEMA = key, version, answer
+
+    class Fields(RequestStruct):  # type: ignore[misc]
+        API_KEY, API_VERSION, SCHEMA, RESPONSE_TYPE = key, version, fields, Answer
+
+    class Older(Request[Fields if lower is None else lower | Fields]):  # type: ignore[misc]
+        API_KEY = key
+
+        def __init__(self, *values: Any) -> None:
+            self._values = values
+
+        def build(self, structure: Any) -> Any:
+            return structure(*self._values)
+
+    return Older
 
 
 class _Header(NamedTuple):

@@ -185,7 +185,7 @@ def test_passwords_may_have_our_prefix(tmp_path: Path, monkeypatch: pytest.Monke
     assert settings.bridges[0].source is not None
     member = settings.cluster_connections[0].members[1].kafka()
     assert member is not None
-    assert (member.sasl_password_env, member.sasl_password()) == ("RINGFENCE_E__F", "x")
+    assert (member.sasl_password_env, member.secret("sasl_password")) == ("RINGFENCE_E__F", "x")
     assert settings.cluster_connections[0].members[0].kafka() is None
 
 

@@ -77,11 +77,11 @@ def test_a_command_config_says_how_to_get_in(command_config: Path) -> None:
 
     login = (kafka.security_protocol, kafka.sasl_mechanism, kafka.sasl_username)
     assert login == ("SASL_PLAINTEXT", "SCRAM-SHA-512", "ringfence")
-    assert kafka.sasl_password() == SECRET
+    assert kafka.secret("sasl_password") == SECRET
     assert client_options(kafka)["sasl_plain_password"] == SECRET
     assert SECRET not in repr(kafka)
     assert kafka.properties == {"client.dns.lookup": "use_all_dns_ips"}
-    assert kafka.password_place == str(command_config)
+    assert kafka.secret_place("sasl_password") == str(command_config)
 
 
 def test_pem_stores(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_command_config_of_the_command_line_is_alone(
     option = Connection(command_config=str(command_config))
     kafka = _load(tmp_path, text, option).kafka
 
-    login = (kafka.security_protocol, kafka.sasl_username, kafka.sasl_password())
+    login = (kafka.security_protocol, kafka.sasl_username, kafka.secret("sasl_password"))
     assert login == ("SASL_PLAINTEXT", "ringfence", SECRET)
     assert kafka.bootstrap_servers == "file:1"
     command_config.write_text("bootstrap.servers=theirs:1\n")

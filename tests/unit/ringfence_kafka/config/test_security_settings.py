@@ -47,7 +47,7 @@ def test_complete(protocol: str, keys: dict[str, str]) -> None:
 
     assert kafka.uses_sasl == protocol.startswith("SASL")
     assert kafka.uses_ssl == protocol.endswith("SSL")
-    assert not kafka.uses_sasl or kafka.sasl_password() == SECRET
+    assert not kafka.uses_sasl or kafka.secret("sasl_password") == SECRET
 
 
 def test_the_password_is_no_part_of_the_settings() -> None:
