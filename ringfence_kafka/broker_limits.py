@@ -13,7 +13,6 @@ TRANSACTION_LIMIT: Final = "transaction.max.timeout.ms"
 SESSION_MIN: Final = "group.min.session.timeout.ms"
 SESSION_MAX: Final = "group.max.session.timeout.ms"
 METADATA_LIMIT: Final = "offset.metadata.max.bytes"
-GROUP_SIZE: Final = "group.max.size"
 MESSAGE_SIZE: Final = "message.max.bytes"
 """Default of ``max.message.bytes`` for new topics."""
 

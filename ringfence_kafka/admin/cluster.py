@@ -1,6 +1,5 @@
 """Queries to one cluster, by subject: topics, offsets of partitions, one consumer group."""
 
-from types import TracebackType
 from typing import Self
 
 from ringfence_kafka.admin.connection import Connection
@@ -22,11 +21,7 @@ class Cluster:
         self.groups = GroupAdmin(self.connection, group_id)
 
     async def start(self) -> None:
-        """Connect. May be called again after a failure.
-
-        Raises:
-            BrokerUnavailableError: no broker answers, or all deny access.
-        """
+        """Connect. Raises as :meth:`ringfence_kafka.admin.connection.Connection.start`."""
         await self.connection.start()
 
     async def stop(self) -> None:
@@ -40,7 +35,5 @@ class Cluster:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()

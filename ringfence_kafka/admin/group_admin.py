@@ -32,7 +32,10 @@ _ELSEWHERE: Final = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableEr
 
 
 class GroupAdmin:
-    """One group of one cluster. Simultaneous queries for offsets share one request."""
+    """One group of one cluster. Simultaneous queries for offsets share one request.
+
+    Queries raise KafkaError if the group's coordinator cannot answer now, for example while it loads, or denies access.
+    """
 
     def __init__(self, connection: Connection, group_id: str) -> None:
         self._connection = connection
@@ -48,11 +51,7 @@ class GroupAdmin:
     async def known_commits(
         self, partitions: Collection[tuple[str, int]]
     ) -> dict[tuple[str, int], int | None]:
-        """Return the group's offsets of many partitions; None = no offset. Partitions without an answer are absent.
-
-        Raises:
-            KafkaError: the coordinator cannot answer now.
-        """
+        """Return the group's offsets of many partitions; None = no offset. Partitions without an answer are absent."""
         if not partitions:
             return {}
         found = await self._ask_committed([TopicPartition(*partition) for partition in partitions])
@@ -63,16 +62,12 @@ class GroupAdmin:
         }
 
     async def committed_offset(self, topic: str, partition: int) -> int | None:
-        """Return the group's present committed offset; None = no offset. Raises as :meth:`committed`."""
+        """Return the group's present committed offset; None = no offset."""
         found = await self.committed(topic, partition)
         return None if found is None else found.offset
 
     async def committed(self, topic: str, partition: int) -> Committed | None:
-        """Return the group's present committed offset with its metadata; None = no offset.
-
-        Raises:
-            KafkaError: the coordinator cannot answer, for example while it loads. aiokafka's own query would return no offset then.
-        """
+        """Return the group's present committed offset with its metadata; None = no offset. aiokafka's own query hides errors as this."""
         return await self._committed.answer(TopicPartition(topic, partition))
 
     async def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
@@ -119,11 +114,7 @@ class GroupAdmin:
                 await asyncio.sleep(0.2)
 
     async def state(self) -> str:
-        """Return the state of the group. ``Empty`` and ``Dead`` = it has no members of any protocol.
-
-        Raises:
-            KafkaError: the group's coordinator cannot answer.
-        """
+        """Return the state of the group. ``Empty`` and ``Dead`` = it has no members of any protocol."""
         admin = self._connection.admin
         coordinator = await admin.find_coordinator(self._group_id)
         (answer,) = await admin.describe_consumer_groups([self._group_id], coordinator)
@@ -137,29 +128,17 @@ class GroupAdmin:
         return DEAD if code else str(state)
 
     async def members(self, group: str | None = None) -> members.Members:
-        """Return the members of this group or another one, with their statements.
-
-        Raises:
-            KafkaError: the group's coordinator cannot answer.
-        """
+        """Return the members of this group or another one, with their statements."""
         return await members.fetch(
             self._connection.admin, group or self._group_id, self._connection.kafka.instance_of
         )
 
     async def static_members(self) -> list[static_members.Member]:
-        """Return the members with their instance names.
-
-        Raises:
-            KafkaError: the group's coordinator does not answer, or refuses.
-        """
+        """Return the members with their instance names."""
         return await static_members.members(self._connection.admin, self._group_id)
 
     async def foreign_members(self, is_ours: IsOurs, group: str | None = None) -> list[ForeignMember]:
-        """Return foreign members of this group or another one; empty if the broker is older than 2.4.
-
-        Raises:
-            KafkaError: the coordinator cannot answer now, or denies access.
-        """
+        """Return foreign members of this group or another one; empty if the broker is older than 2.4."""
         prefix = f"{self._connection.kafka.client_id_of('')}-"
         try:
             return await foreign_members.find_foreign_members(

@@ -115,8 +115,13 @@ class OffsetReader:
                         await internals.await_metadata(self._client)
                         node = self._known_leader(tp)
                         if which >= 0:  # a timestamp, which queries rarely share
-                            return _offset(await self._request(node, which, [tp]), tp)
-                        return await self._coalescer(node, which).answer(tp)
+                            answer = (await self._request(node, which, [tp]))[tp]
+                            if isinstance(answer, Exception):
+                                raise answer
+                            return answer
+                        if (node, which) not in self._asked:
+                            self._asked[node, which] = RequestCoalescer(partial(self._request, node, which))
+                        return await self._asked[node, which].answer(tp)
                     except KafkaError as error:
                         if not error.retriable:
                             raise
@@ -177,11 +182,6 @@ class OffsetReader:
         await asyncio.gather(*map(ask, by_node))
         return errors
 
-    def _coalescer(self, node: int, which: int) -> RequestCoalescer[TopicPartition, int]:
-        if (node, which) not in self._asked:
-            self._asked[node, which] = RequestCoalescer(partial(self._request, node, which))
-        return self._asked[node, which]
-
     def _known_leader(self, tp: TopicPartition) -> int:
         node: int | None = self._client.cluster.leader_for_partition(tp)
         if node is None:
@@ -204,17 +204,6 @@ class OffsetReader:
         for topic, partitions in response.topics:
             for number, code, _timestamp, offset, *_ in partitions:
                 tp = TopicPartition(topic, number)
-                answers[tp] = _error(code)(tp) if code else int(offset)
+                error = LeaderNotAvailableError if code == _OFFSET_NOT_AVAILABLE else for_code(code)
+                answers[tp] = error(tp) if code else int(offset)
         return answers
-
-
-def _offset(answers: Mapping[TopicPartition, int | Exception], tp: TopicPartition) -> int:
-    answer = answers[tp]
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
-def _error(code: int) -> type[KafkaError]:
-    found: type[KafkaError] = LeaderNotAvailableError if code == _OFFSET_NOT_AVAILABLE else for_code(code)
-    return found

@@ -17,7 +17,7 @@ def refresh_metadata_on_doubt(consumer: Any, doubted: Callable[[], None] = lambd
     A partition that *still* has no leader causes no call: its replicas are unavailable, and other partitions of the topic need not wait.
     aiokafka would request metadata without a pause until a leader exists; with this patch it does so ten times a second.
     """
-    _MetadataRefresh(consumer, doubted).begin()
+    consumer._client.force_metadata_update = _MetadataRefresh(consumer, doubted).forced
 
 
 class _MetadataRefresh:
@@ -30,10 +30,7 @@ class _MetadataRefresh:
         """Assigned partitions without a leader, in the latest metadata."""
         self._again: asyncio.Future[Any] | None = None
 
-    def begin(self) -> None:
-        self._client.force_metadata_update = self._forced
-
-    def _forced(self) -> "asyncio.Future[Any]":
+    def forced(self) -> "asyncio.Future[Any]":
         if not self._just_waits():
             self._doubted()
             return self._force()
@@ -50,10 +47,8 @@ class _MetadataRefresh:
             return False  # the refresh follows a broker's response
         cluster = self._client.cluster
         leaders = {tp: cluster.leader_for_partition(tp) for tp in self._consumer.assignment()}
-        before, self._leaderless = (
-            self._leaderless,
-            {tp for tp, leader in leaders.items() if leader == _NO_LEADER},
-        )
+        before = self._leaderless
+        self._leaderless = {tp for tp, leader in leaders.items() if leader == _NO_LEADER}
         return None not in leaders.values() and bool(self._leaderless) and self._leaderless <= before
 
     def _ask_again(self, again: "asyncio.Future[Any]") -> None:

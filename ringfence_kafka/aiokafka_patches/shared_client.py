@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.errors import ProducerClosed, RequestTimedOutError
@@ -12,8 +12,6 @@ from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.concurrency.timeouts import retrieve_outcome
 
 STOP_LIMIT_S: Final = 5.0
-
-T = TypeVar("T")
 
 
 class SharedClient(AIOKafkaClient):  # type: ignore[misc]
@@ -56,25 +54,16 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
 
     # -- metadata, requested once for all clients --------------------------------------------------------------
 
-    def force_metadata_update(self) -> "asyncio.Future[bool]":
+    def force_metadata_update(self) -> Any:
         """Refresh the metadata. Concurrent callers get the same result."""
-        if self._asker is not self:
-            return self._asker.force_metadata_update()
-        asked: asyncio.Future[bool] = super().force_metadata_update()
-        return asked
+        return super(SharedClient, self._asker).force_metadata_update()
 
-    def add_topic(self, topic: str) -> "asyncio.Future[bool]":
+    def add_topic(self, topic: str) -> Any:
         """Include a topic in all metadata requests from now on."""
-        if self._asker is not self:
-            return self._asker.add_topic(topic)
-        asked: asyncio.Future[bool] = super().add_topic(topic)
-        return asked
+        return super(SharedClient, self._asker).add_topic(topic)
 
     async def _maybe_wait_metadata(self) -> None:
-        if self._asker is not self:
-            await self._asker._maybe_wait_metadata()
-        else:
-            await super()._maybe_wait_metadata()
+        await super(SharedClient, self._asker)._maybe_wait_metadata()
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -123,6 +112,15 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
                 await self.close()
 
 
+def _passed_on(name: str) -> Any:
+    """Return a method that calls the client's of this name, until the share is closed."""
+
+    async def call(share: "ClientShare", *arguments: Any, **options: Any) -> Any:
+        return await share._while_open(getattr(share._client, name)(*arguments, **options))
+
+    return call
+
+
 class ClientShare:
     """Stands for a producer's own client: the part of aiokafka's client that a producer uses.
 
@@ -144,10 +142,6 @@ class ClientShare:
     def _client_id(self) -> str:
         return str(self._client._client_id)
 
-    async def bootstrap(self) -> None:
-        """Connect. Each starting producer calls it."""
-        await self._while_open(self._client.reach())
-
     async def close(self) -> None:
         """Remove this producer from the client. Each stopping producer calls it, possibly several times."""
         if self._open:
@@ -156,38 +150,23 @@ class ClientShare:
             for scope in self._scopes:
                 scope.reschedule(0)
 
-    def get_random_node(self) -> int | None:
-        """Return any broker."""
-        node: int | None = self._client.get_random_node()
-        return node
+    def get_random_node(self) -> Any:
+        """Return any broker; None = no broker is known."""
+        return self._client.get_random_node()
 
-    def force_metadata_update(self) -> "asyncio.Future[bool]":
+    def force_metadata_update(self) -> Any:
         """Refresh the metadata. Concurrent callers get the same result."""
         self._require_open()  # ends the producer's endless attempts
-        update: asyncio.Future[bool] = self._client.force_metadata_update()
-        return update
+        return self._client.force_metadata_update()
 
-    async def ready(self, node_id: int, *, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> bool:
-        """Return whether a broker can be connected."""
-        return await self._while_open(self._client.ready(node_id, group=group))
+    bootstrap = _passed_on("reach")
+    ready = _passed_on("ready")
+    send = _passed_on("send")
+    coordinator_lookup = _passed_on("coordinator_lookup")
+    _wait_on_metadata = _passed_on("_wait_on_metadata")
+    _maybe_wait_metadata = _passed_on("_maybe_wait_metadata")
 
-    async def send(
-        self, node_id: int, request: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT
-    ) -> Any:
-        """Send a request, and return the response."""
-        return await self._while_open(self._client.send(node_id, request, group=group))
-
-    async def coordinator_lookup(self, kind: int, key: str) -> int:
-        """Return the coordinator of a transactional ID or a group."""
-        return await self._while_open(self._client.coordinator_lookup(kind, key))
-
-    async def _wait_on_metadata(self, topic: str) -> set[int]:
-        return await self._while_open(self._client._wait_on_metadata(topic))
-
-    async def _maybe_wait_metadata(self) -> None:
-        await self._while_open(self._client._maybe_wait_metadata())
-
-    async def _while_open(self, question: Coroutine[Any, Any, T]) -> T:
+    async def _while_open(self, question: Coroutine[Any, Any, Any]) -> Any:
         try:
             self._require_open()
         except ProducerClosed:

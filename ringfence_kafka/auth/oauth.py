@@ -48,11 +48,6 @@ class TokenSource:
         self._kept: tuple[Token, float] | None = None
         self._function = _loaded(kafka.sasl_oauth_callback) if kafka.sasl_oauth_callback else None
 
-    def for_librdkafka(self, _config: str) -> tuple[str, float]:
-        """Return the token in the form of ``oauth_cb``."""
-        token = self.current()
-        return token.text, token.expires
-
     def current(self) -> Token:
         """Return a token that stays valid for a while.
 

@@ -76,7 +76,7 @@ def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
         options["sasl.mechanism"] = kafka.sasl_mechanism
         source = source_of(kafka)
         source.current()  # otherwise librdkafka reports only after ten seconds that there was no token
-        options["oauth_cb"] = source.for_librdkafka
+        options["oauth_cb"] = lambda _config: source.current()
     elif kafka.uses_sasl:
         options["sasl.mechanism"] = kafka.sasl_mechanism
         options["sasl.username"] = kafka.sasl_username

@@ -155,7 +155,7 @@ class AddressSettings(AddressDefaults):
                 "remove it, or name the header"
             )
         derived = {
-            "input_topic": wire_names.input_topic(name),
+            "input_topic": name,
             "accepted_topic": wire_names.accepted_topic(name),
             "duplicates_topic": wire_names.duplicates_topic(name),
             "quarantine_topic": wire_names.quarantine_topic(name),

@@ -23,12 +23,10 @@ def _duration(unit: str, *, whole: bool = False) -> BeforeValidator:
                 "'500ms', '30s', '5m', '1h', '7d', '1h30m'"
             )
         parts = _PART.findall(value)
-        if len({part for _, part in parts}) < len(parts):
-            total = sum(float(digits) * _MILLISECONDS[part] for digits, part in parts) / 1_000
-            raise ValueError(
-                f"a unit occurs twice: write each once, as in {duration_text(total)!r}, if that is meant"
-            )
         milliseconds = sum(float(digits) * _MILLISECONDS[part] for digits, part in parts)
+        if len({part for _, part in parts}) < len(parts):
+            total = duration_text(milliseconds / 1_000)
+            raise ValueError(f"a unit occurs twice: write each once, as in {total!r}, if that is meant")
         found = milliseconds / _MILLISECONDS[unit]
         if found.is_integer():
             return int(found)

@@ -169,8 +169,10 @@ def _sort_out(
     name: str, value: str, properties: Mapping[str, object], found: Translated, *, from_file: bool
 ) -> None:
     _refuse_misplaced(name, from_file=from_file)
-    if name in _SECRETS or name == _JAAS:
-        _keep_secret(name, value, found)
+    if name == _JAAS:
+        _log_in(value, found)
+    elif name in _SECRETS:
+        found.secrets[_SECRETS[name]] = value
     elif name in KEYS:
         found.keys[KEYS[name]] = value
     elif parts := re.fullmatch(r"ssl\.(truststore|keystore)\.(\w+|certificate\.chain)", name):
@@ -198,13 +200,6 @@ def _refuse_misplaced(name: str, *, from_file: bool) -> None:
             "secrets are not allowed in a configuration or on a command line: use sasl_username and "
             "sasl_password_env, or a file with --command-config"
         )
-
-
-def _keep_secret(name: str, value: str, found: Translated) -> None:
-    if name == _JAAS:
-        _log_in(value, found)
-    else:
-        found.secrets[_SECRETS[name]] = value
 
 
 def _log_in(jaas: str, found: Translated) -> None:

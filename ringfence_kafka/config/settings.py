@@ -28,7 +28,7 @@ from ringfence_kafka.config.addresses import (
     resolve_patterns,
 )
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
-from ringfence_kafka.config.chains import feeder, upstream
+from ringfence_kafka.config.chains import upstream
 from ringfence_kafka.config.durations import Days, Milliseconds, Seconds, WholeSeconds
 from ringfence_kafka.config.kafka import NOT_SET, KafkaSettings, file_fault, variable
 from ringfence_kafka.config.section import (
@@ -221,10 +221,6 @@ class Settings(Section):
             raise ValueError(fault)
         return self
 
-    def feeder(self, address: AddressSettings) -> AddressSettings | None:
-        """Return the address whose accepted topic is this address's input topic, or None."""
-        return feeder(address, self.addresses)
-
     def require_own_input(
         self, address: AddressSettings, what: str, advice: Callable[[str], str] = "send to {}".format
     ) -> None:
@@ -296,11 +292,7 @@ class Settings(Section):
 
     def transaction_targets(self, address: AddressSettings) -> tuple[AddressSettings, ...]:
         """Return the other addresses that parts of its transactions may go to."""
-        return tuple(
-            address_settings
-            for address_settings in self.addresses
-            if address_settings.name in address.transaction_addresses
-        )
+        return tuple(item for item in self.addresses if item.name in address.transaction_addresses)
 
     def address(self, name: str) -> AddressSettings | None:
         """Return the address with this name, or None."""

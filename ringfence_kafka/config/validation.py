@@ -243,21 +243,15 @@ def _topic_faults(
         way_out = f"bridge to {fed_by[-1]!r}, or give it a target_topic of its own"
         yield _into_chain(place, address, fed_by[0], way_out)
     accepted = address.accepted_topic if address else wire_names.accepted_topic(bridge.target_address)
-    downstream = {
-        address.accepted_topic: name
-        for name, address in addresses.items()
+    makers = {accepted: bridge.target_address} | {
+        item.accepted_topic: name
+        for name, item in addresses.items()
         if bridge.target_address in upstream(name, addresses.values())
     }
-    if here and bridge.source_topic in downstream:
+    if here and bridge.source_topic in makers:
         yield (
-            f"{place} would forward {bridge.source_topic} to {target}, from which "
-            f"{downstream[bridge.source_topic]} makes it, forever: name another source_topic, "
-            "target_address or [bridges.target]"
-        )
-    if here and bridge.source_topic == accepted:
-        yield (
-            f"{place} would forward {accepted} to {target}, of which it is made, forever: name another "
-            "source_topic, target_address or [bridges.target]"
+            f"{place} would forward {bridge.source_topic} to {target}, from which {makers[bridge.source_topic]} "
+            "makes it, forever: name another source_topic, target_address or [bridges.target]"
         )
     quarantine = wire_names.bridge_quarantine_topic(bridge.name)
     if quarantine in {wire_names.quarantine_topic(bridge.target_address), target} or (

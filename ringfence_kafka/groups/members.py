@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from aiokafka.errors import for_code
-
-STABLE: Final = "Stable"
 
 
 class Member(NamedTuple):

@@ -9,7 +9,6 @@ A member that returns under its name gets its former partitions without a rebala
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
@@ -21,8 +20,6 @@ from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema,
 
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.protocol.flexible_requests import older_request
-
-log: Final = logging.getLogger("ringfence.kafka")
 
 SAYS_LIMIT_S: Final = 5.0
 """Limit for a rebalancing group, in seconds. A group that waits for the member of this name would wait until its session ends."""

@@ -18,40 +18,20 @@ JSON = "application/json"
 
 
 def refusal(request: web.Request, names: Collection[str], wanted_type: str = JSON) -> str | None:
-    """Return the reason to refuse a request; None = accept it. See :func:`fault`."""
-    return fault(
-        host=request.host, origin=request.headers.get("Origin"), site=request.headers.get("Sec-Fetch-Site"),
-        content_type=request.content_type, names=names, wanted_type=wanted_type,
-    )  # fmt: skip
-
-
-def fault(
-    *,
-    host: str,
-    origin: str | None,
-    site: str | None,
-    content_type: str,
-    names: Collection[str],
-    wanted_type: str = JSON,
-) -> str | None:
     """Return why a changing request is refused; None = accept it.
 
-    Args:
-        host: ``Host`` header.
-        origin: ``Origin`` header; programs send none.
-        site: ``Sec-Fetch-Site`` header, which newer browsers send.
-        content_type: Media type of the body, without parameters.
-        names: Host names of this server, besides addresses, localhost and the machine's own name.
-        wanted_type: Required media type.
+    Programs send no ``Origin``, and only newer browsers send ``Sec-Fetch-Site``. ``names``: host names of this server, besides addresses,
+    localhost and the machine's own name; ``wanted_type``: required media type.
     """
+    host, origin, site = request.host, request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
     if not is_ours(host, names):
         return f"Host {host!r} is not a name of this server: ask by address, or set app.web_name to that name"
     if origin is not None and not _is_origin(origin, host):
         return f"Origin {origin!r} is another one than this server's: a web page of another origin may change nothing here"
     if site not in {None, "same-origin", "none"}:
         return f"Sec-Fetch-Site {site!r}: a web page of another origin may change nothing here"
-    if content_type != wanted_type:
-        return f"Content-Type {content_type!r}: send {wanted_type}"
+    if request.content_type != wanted_type:
+        return f"Content-Type {request.content_type!r}: send {wanted_type}"
     return None
 
 

@@ -87,27 +87,24 @@ def refusing_topics(error: BaseException) -> frozenset[str]:
 
 def refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoing]) -> RefusedError:
     """Return the error for topics that refuse one of the batches with an error of :data:`OF_TOPICS`."""
-    found = RefusedError(
-        _refusal(error, topics, batches), too_large=isinstance(error, MessageSizeTooLargeError)
-    )
-    name_topics(found, topics)
-    return found
-
-
-def _refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoing]) -> str:
     named = ", ".join(sorted(topics))
-    if isinstance(error, InvalidTimestampError):
-        return (
+    too_large = isinstance(error, MessageSizeTooLargeError)
+    if too_large:
+        # The next opening applies a smaller limit of an output.
+        largest = max(batch.builder.size() for batch in batches if batch.topic in topics)
+        text = (
+            f"{named} refuses a record batch for its size, of {largest} bytes at most: if this repeats, raise "
+            "max.message.bytes there"
+        )
+    else:
+        text = (
             f"{named} refuses a record for its timestamp: set {wire_names.TIMESTAMP_AFTER} and "
             f"{wire_names.TIMESTAMP_BEFORE} there to the values of the input, plus the time for which "
             "messages may wait there; 9223372036854775807 allows everything"
         )
-    # The next opening applies a smaller limit of an output.
-    largest = max(batch.builder.size() for batch in batches if batch.topic in topics)
-    return (
-        f"{named} refuses a record batch for its size, of {largest} bytes at most: if this repeats, raise "
-        "max.message.bytes there"
-    )
+    found = RefusedError(text, too_large=too_large)
+    name_topics(found, topics)
+    return found
 
 
 async def require_partition(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> None:

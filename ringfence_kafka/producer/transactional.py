@@ -174,9 +174,7 @@ class TransactionalProducer:
             KafkaError: a request was refused (:func:`refusing_topics` returns the topics, if known). The outcome is unknown: discard this
                 producer.
         """
-        try:
-            await self._transactions.begin_transaction()
-            self._in_transaction = True
+        async with self._transaction():
             await reach("before-send", self._lane)
             bases = await self._transactions.write(batches, offsets, group_id)
             await reach("after-send", self._lane)
@@ -184,12 +182,20 @@ class TransactionalProducer:
                 await approve(bases)
             await reach("before-commit", self._lane)
             await self._transactions.commit()
+        return bases
+
+    @contextlib.asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        """Begin a transaction, which the body of the context ends, and translate the errors."""
+        try:
+            await self._transactions.begin_transaction()
+            self._in_transaction = True
+            yield
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} belongs to another producer") from error
         except UnsupportedVersionError as error:
             raise await self._refused(error) from error
-        return bases
 
     async def prime(self, places: Iterable[tuple[str, int]]) -> None:
         """Write a present timestamp to these partitions, with a transaction that is aborted.
@@ -201,9 +207,7 @@ class TransactionalProducer:
             FencedError: another holder has the transactional ID.
             KafkaError: a request was refused; discard this producer.
         """
-        try:
-            await self._transactions.begin_transaction()
-            self._in_transaction = True
+        async with self._transaction():
             batches = []
             for topic, partition in places:
                 batches.append(Outgoing(topic, partition, self.builder()))
@@ -211,11 +215,6 @@ class TransactionalProducer:
             await self._transactions.write(batches, {}, "")
             # The coordinator begins no other transaction of this producer before all markers of the abort are written.
             await self._transactions.abort()
-            self._in_transaction = False
-        except ProducerFenced as error:
-            raise FencedError(f"{self.transactional_id} belongs to another producer") from error
-        except UnsupportedVersionError as error:
-            raise await self._refused(error) from error
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+import msgspec
+
 PARTITION: Final = 0
 """The only partition of the journal."""
 CLEAN: Final = "clean"
@@ -71,20 +73,6 @@ def decode(text: str) -> RunResult | None:
         found: dict[str, Any] = json.loads(text.rstrip("\0"))
         if found["format"] != _FORMAT:
             return None
-        since = found.get("since_ms")
-        return RunResult(
-            verdict=str(found["verdict"]),
-            began_ms=int(found["began_ms"]),
-            ended_ms=int(found["ended_ms"]),
-            since_ms=None if since is None else int(since),
-            number=int(found.get("number", 0)),
-            messages=int(found.get("messages", 0)),
-            duplicates=int(found.get("duplicates", 0)),
-            anomalies={str(name): int(count) for name, count in found.get("anomalies", {}).items()},
-            report=str(found.get("report", "")),
-            host=str(found.get("host", "")),
-            error=str(found.get("error", "")),
-            acknowledged=found.get("acknowledged") is True,
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return msgspec.convert(found, RunResult)
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError):
         return None

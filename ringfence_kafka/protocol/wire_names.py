@@ -104,11 +104,6 @@ RESERVED_PREFIX: Final = "_RF_"
 """Prefix of Ringfence's own headers; producers must not set them."""
 
 
-def input_topic(address: str) -> str:
-    """Return the topic that producers publish to."""
-    return address
-
-
 def accepted_topic(address: str) -> str:
     """Return the topic of accepted messages, keyed by group."""
     return f"{address}.accepted"

@@ -45,6 +45,7 @@ class LatestValue(NamedTuple):
 
     value: bytes | None
     asked_at: float
+    """Time until which it was the last value, by :func:`ringfence_kafka.clock.now`: values that are committed later were not written before."""
     beside: Mapping[bytes, bytes]
     """Related values by key."""
 
@@ -79,24 +80,16 @@ class CompactedTopic:
         self._ending: set[asyncio.Task[None]] = set()
         self._stopped = False
 
-    async def latest_with_time(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
-        """Return the last committed value of a key (None = no value), and a time until which it was the last one.
+    async def read_separately(self, partition: int, key: bytes) -> "LatestValue":
+        """Return the last committed value of a key, with its related values at the same offset of the log.
 
-        The time is that of the request for the end offset, by :func:`ringfence_kafka.clock.now`, and later than the call. Values that are
-        committed later were not written before it. The read may take as long as another client's transaction is open.
+        That offset may be within a transaction that was committed later: a value may be older than its related values. The read may take
+        as long as another client's transaction is open.
 
         Raises:
             LogStalledError: a transaction does not end.
             KafkaError: the cluster does not answer.
             StoppedError: :meth:`stop` was called.
-        """
-        found = await self.read_separately(partition, key)
-        return found.value, found.asked_at
-
-    async def read_separately(self, partition: int, key: bytes) -> "LatestValue":
-        """Return the same as :meth:`latest_with_time`, with the related values at the same offset of the log.
-
-        That offset may be within a transaction that was committed later: a value may be older than its related values.
         """
         if self._stopped:
             raise StoppedError
@@ -222,17 +215,14 @@ class _Known:
     def apply_records(self, records: list[Any]) -> None:
         """Add the next records. The first may be the last one again."""
         for record in records:
-            self._drop(record.key)
+            overhead = ENTRY_BYTES + len(record.key or b"")
+            if (former := self.values.pop(record.key, None)) is not None:
+                self.bytes -= overhead + len(former)
             if record.value is not None:
                 self.values[record.key] = record.value
-                self.bytes += ENTRY_BYTES + len(record.key or b"") + len(record.value)
+                self.bytes += overhead + len(record.value)
         if records:
             self.last = records[-1]
-
-    def _drop(self, key: bytes) -> None:
-        value = self.values.pop(key, None)
-        if value is not None:
-            self.bytes -= ENTRY_BYTES + len(key or b"") + len(value)
 
 
 class _Reader:

@@ -85,8 +85,7 @@ async def _reading(bootstrap: str, topic: str, partitions: int = 1) -> AsyncIter
 
 
 async def _value(latest: CompactedTopic, partition: int, key: bytes) -> bytes | None:
-    value, _ = await latest.latest_with_time(partition, key)
-    return value
+    return (await latest.read_separately(partition, key)).value
 
 
 def _topic(bootstrap: str, partitions: int = 1) -> str:
@@ -143,7 +142,7 @@ async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
     assert producer.flush(kafka.WAIT_S) == 0
     async with _reading(bootstrap, topic, 2) as latest:
         called = time.monotonic()
-        asked, given_up = (asyncio.create_task(latest.latest_with_time(0, b"a")) for _ in range(2))
+        asked, given_up = (asyncio.create_task(latest.read_separately(0, b"a")) for _ in range(2))
 
         assert await _value(latest, 1, b"b") == b"1"
         assert not asked.done()
@@ -155,7 +154,7 @@ async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
         given_up.cancel()
         committing = time.monotonic()
         await asyncio.to_thread(producer.commit_transaction, kafka.WAIT_S)
-        value, asked_at = await asked
+        value, asked_at, _ = await asked
 
         assert value == b"2"
         assert given_up.cancelled()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from agents.lane.assignment import Partition
+from ringfence_kafka.config.chains import feeder
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import LaneLayout
@@ -39,7 +40,7 @@ class LaneIdentity:
             changelog=wire_names.changelog_topic(app_id, address.name),
             forward_topic=wire_names.forward_topic(app_id, address.name),
             targets=settings.transaction_targets(address),
-            chained=settings.feeder(address) is not None,
+            chained=feeder(address, settings.addresses) is not None,
         )
 
     def inputs(self, partitions: int) -> list[Partition]:

@@ -63,7 +63,7 @@ def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
         ({"target": {"bootstrap_server": "paris:9092"}}, "did you mean 'bootstrap_servers'?"),
         ({"user_ids": "ignore", "use_duplicate_detection": False}, "a header of the hop states it"),
         ({"target": None, "source_topic": "orders"}, "would forward orders to itself"),
-        ({"target": None}, "of which it is made, forever"),
+        ({"target": None}, "from which orders makes it, forever"),
         ({"name": "orders"}, "would write what is refused to orders.quarantine"),
         ({"target_topic": "to-paris.quarantine"}, "which is used for something else"),
     ],

@@ -2,11 +2,11 @@
 
 import re
 import socket
-from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
-from ringfence_kafka.http.same_origin import fault, is_ours
+from ringfence_kafka.http.same_origin import is_ours, refusal
 
 
 def test_names_of_this_server() -> None:
@@ -22,18 +22,18 @@ def test_names_of_this_server() -> None:
     ("asked", "expected"),
     [
         ({}, None),
-        ({"origin": "http://127.0.0.1:8080", "site": "same-origin"}, None),
-        ({"origin": "http://evil.example"}, "Origin"),
-        ({"origin": "null"}, "Origin"),
-        ({"origin": "http://[::1"}, "Origin"),
-        ({"site": "cross-site"}, "Sec-Fetch-Site"),
-        ({"content_type": "text/plain"}, "Content-Type"),
-        ({"host": "evil.example"}, "Host .*app.web_name"),
+        ({"Origin": "http://127.0.0.1:8080", "Sec-Fetch-Site": "same-origin"}, None),
+        ({"Origin": "http://evil.example"}, "Origin"),
+        ({"Origin": "null"}, "Origin"),
+        ({"Origin": "http://[::1"}, "Origin"),
+        ({"Sec-Fetch-Site": "cross-site"}, "Sec-Fetch-Site"),
+        ({"Content-Type": "text/plain"}, "Content-Type"),
+        ({"Host": "evil.example"}, "Host .*app.web_name"),
     ],
 )
 def test_what_another_origin_sends(asked: dict[str, str], expected: str | None) -> None:
     """Programs send neither Origin nor Sec-Fetch-Site; a proxy may speak TLS for the server. A refusal names its reason."""
-    program: dict[str, Any] = {"host": "127.0.0.1:8080", "origin": None, "site": None}
-    found = fault(**program | {"content_type": "application/json", "names": ()} | asked)
+    headers = {"Host": "127.0.0.1:8080", "Content-Type": "application/json"} | asked
+    found = refusal(make_mocked_request("POST", "/", headers=headers), ())
 
     assert found is None if expected is None else re.match(expected, found or "")
