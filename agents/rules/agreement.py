@@ -113,7 +113,7 @@ class Agreement:
         """Return the statements of all live workers, including this one; None if the group does not answer."""
         if self._ask_members is None:
             return [self._own]
-        with contextlib.suppress(KafkaError, OSError, TimeoutError, NotImplementedError):
+        with contextlib.suppress(KafkaError, OSError, TimeoutError):
             async with asyncio.timeout(ASK_LIMIT_S):
                 return await self._asked(self._ask_members)
         return None

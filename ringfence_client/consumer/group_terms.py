@@ -85,7 +85,7 @@ async def readers(cluster: Cluster, topic: str) -> list[bytes | None]:
     try:
         async with asyncio.timeout(LOOK_LIMIT_S):
             members = await cluster.groups.static_members()
-    except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
+    except (KafkaError, OSError, TimeoutError) as error:
         log.debug("the members of %s cannot be asked now: %r", cluster.group_id, error)
         return []
     said = (member.metadata for member in members)

@@ -138,14 +138,11 @@ class GroupAdmin:
         return await static_members.members(self._connection.admin, self._group_id)
 
     async def foreign_members(self, is_ours: IsOurs, group: str | None = None) -> list[ForeignMember]:
-        """Return foreign members of this group or another one; empty if the broker is older than 2.4."""
+        """Return foreign members of this group or another one."""
         prefix = f"{self._connection.kafka.client_id_of('')}-"
-        try:
-            return await foreign_members.find_foreign_members(
-                self._connection.admin, group or self._group_id, is_ours, prefix
-            )
-        except NotImplementedError:
-            return []
+        return await foreign_members.find_foreign_members(
+            self._connection.admin, group or self._group_id, is_ours, prefix
+        )
 
     async def describe(
         self, groups: Collection[str], *, partial: bool = False

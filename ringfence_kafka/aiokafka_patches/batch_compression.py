@@ -14,10 +14,10 @@ from aiokafka.record.util import calc_crc32c
 from ringfence_kafka.protocol.record_batch import (
     ATTRIBUTES_AT,
     BATCH_HEADER_BYTES,
-    CODECS,
     CRC_AT,
-    LENGTH_AT,
-    LOG_OVERHEAD,
+    codec_of,
+    count_of,
+    uncompressed,
 )
 
 _DECODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
@@ -40,10 +40,8 @@ class CompressedBatch(BatchBuilder):  # type: ignore[misc]
 
 def plain(batch: bytearray) -> bytearray:
     """Return the uncompressed form of a batch."""
-    (attributes,) = struct.unpack_from(">h", batch, ATTRIBUTES_AT)
-    found = batch[:BATCH_HEADER_BYTES] + _DECODERS[attributes & CODECS](bytes(batch[BATCH_HEADER_BYTES:]))
-    struct.pack_into(">i", found, LENGTH_AT, len(found) - LOG_OVERHEAD)
-    struct.pack_into(">h", found, ATTRIBUTES_AT, attributes & ~CODECS)
+    header, compressed = bytes(batch[:BATCH_HEADER_BYTES]), bytes(batch[BATCH_HEADER_BYTES:])
+    found = bytearray(uncompressed(header, _DECODERS[codec_of(header, 0)](compressed), count_of(header)))
     struct.pack_into(">I", found, CRC_AT, calc_crc32c(bytes(found[ATTRIBUTES_AT:])))
     return found
 

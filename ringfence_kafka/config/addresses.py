@@ -276,15 +276,15 @@ def _over(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of both tables. A layer that names a single ID header does not inherit the list of headers."""
     forms = layer.get("duplicate_id_from")
     is_named = isinstance(forms, str) and bool(header_name(forms))
-    return {key: value for key, value in base.items() if not (is_named and key == "duplicate_id_headers")} | {
-        **layer
-    }
+    inherited = {key: base[key] for key in base if not (is_named and key == "duplicate_id_headers")}
+    return {**inherited, **layer}
 
 
 def sorted_patterns(entries: Sequence[Any]) -> list[int]:
     """Return the indexes of the patterns among the entries, the most specific last."""
     places = [number for number, entry in enumerate(entries) if is_pattern(entry)]
-    return sorted(places, key=lambda number: _specificity(entries[number]))
+    # A pattern is as specific as it has literal characters; a set in brackets does not count.
+    return sorted(places, key=lambda number: len(re.sub(r"\[[^]]*\]|[*?]", "", entries[number]["name"])))
 
 
 def is_pattern(entry: object) -> bool:
@@ -301,9 +301,3 @@ def has_wildcard(name: str) -> bool:
 def can_match(pattern: str) -> bool:
     """Return whether a pattern matches any valid topic name."""
     return _POSSIBLE.fullmatch(pattern) is not None
-
-
-def _specificity(pattern: Mapping[str, Any]) -> int:
-    """Return the number of literal characters of the pattern; a set in brackets does not count."""
-    literal = re.sub(r"\[[^]]*\]|[*?]", "", pattern["name"])
-    return len(literal)

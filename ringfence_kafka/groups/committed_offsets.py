@@ -46,9 +46,8 @@ _Fetch: Final = older_request(
         ("topics", Array(("topic", _TEXT), ("partitions", _PARTITIONS))),
         ("error_code", Int16),
     ),
-    lower=OffsetFetchRequest_v3,
 )
-"""Query for offsets. Brokers from 2.1 return leader epochs, which aiokafka does not request."""
+"""Query for offsets with leader epochs, which aiokafka does not request."""
 
 
 async def fetch(
@@ -63,17 +62,16 @@ async def fetch(
     for tp in tps:
         topics[tp.topic].append(tp.partition)
     response = await internals.send_request(admin, _Fetch(group, list(topics.items())), coordinator)
-    if code := getattr(response, "error_code", 0):
-        raise for_code(code)(f"the offsets of {group}")
+    if response.error_code:
+        raise for_code(response.error_code)(f"the offsets of {group}")
     answers: dict[TopicPartition, Committed | Exception | None] = dict.fromkeys(tps)
     for topic, partitions in response.topics:
-        for number, offset, *epoch, note, code in partitions:
-            tp = TopicPartition(topic, number)
+        for number, offset, epoch, note, code in partitions:
             if code:
-                answers[tp] = for_code(code)(f"the offset of {group} for {topic}/{number}")
-            else:
-                committed = Committed(int(offset), note or "", *map(int, epoch))
-                answers[tp] = committed if offset >= 0 else None
+                error = for_code(code)(f"the offset of {group} for {topic}/{number}")
+                answers[TopicPartition(topic, number)] = error
+            elif offset >= 0:
+                answers[TopicPartition(topic, number)] = Committed(offset, note or "", epoch)
     return answers
 
 

@@ -73,7 +73,6 @@ async def find_foreign_members(
 
     Raises:
         KafkaError: the coordinator cannot answer now, or denies access.
-        NotImplementedError: the broker is older than 2.4.
     """
     coordinator = await admin.find_coordinator(group)
     answer = await internals.send_request(admin, DescribeMembers([group], False), coordinator)

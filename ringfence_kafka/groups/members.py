@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from aiokafka.errors import for_code
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+
+from ringfence_kafka.groups import static_members
+from ringfence_kafka.groups.static_members import partitions_of
 
 
 class Member(NamedTuple):
@@ -40,33 +42,17 @@ async def fetch(admin: AIOKafkaAdminClient, group: str, named: Callable[[str], s
     Raises:
         KafkaError: the group's coordinator cannot answer, or this user may not see the group.
     """
-    coordinator = await admin.find_coordinator(group)
-    (answer,) = await admin.describe_consumer_groups([group], coordinator)
-    ((code, _, state, _, _, members, *_),) = answer.groups
-    if code:
-        raise for_code(code)(f"the members of {group}")
-    found = (_member(member) for member in members)
-    return Members(str(state), tuple(sorted(item._replace(name=named(item.name)) for item in found)))
+    state, described = await static_members.describe(admin, group)
+    found = (
+        Member(named(client_id), host.removeprefix("/"), _web(metadata), partitions_of(assignment))
+        for _, _, client_id, host, metadata, assignment in described
+    )
+    return Members(state, tuple(sorted(found)))
 
 
-def _member(described: tuple[object, ...]) -> Member:
-    """Return a member from a description in any version of Kafka's protocol, where metadata and assignment are last."""
-    *front, metadata, assignment = described
-    client_id, host = str(front[-2]), str(front[-1]).removeprefix("/")
-    return Member(client_id, host, _web(metadata), _partitions(assignment))
-
-
-def _web(metadata: object) -> str:
+def _web(metadata: bytes) -> str:
     try:
         stated = json.loads(ConsumerProtocolMemberMetadata.decode(metadata).user_data or b"{}")
         return str(stated.get("url") or "")
     except (ValueError, TypeError, AttributeError):
         return ""  # the data of another client, or none yet
-
-
-def _partitions(assignment: object) -> frozenset[tuple[str, int]]:
-    try:
-        decoded = ConsumerProtocolMemberAssignment.decode(assignment)
-    except (ValueError, TypeError):
-        return frozenset()
-    return frozenset((tp.topic, tp.partition) for tp in decoded.partitions())

@@ -10,7 +10,7 @@ A member that returns under its name gets its former partitions without a rebala
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
@@ -68,27 +68,35 @@ async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
     Raises:
         KafkaError: the group's coordinator does not answer, or refuses.
     """
-    coordinator = await admin.find_coordinator(group)
-    answer = await internals.send_request(admin, DescribeMembers([group], False), coordinator)
-    ((code, _, _, _, _, found, _),) = answer.groups
-    if code:
-        raise for_code(code)(f"the members of {group}")
+    _, found = await describe(admin, group)
     return [
         Member(
             member_id,
             name,
             ConsumerProtocol.METADATA.decode(metadata) if metadata else None,
-            _partitions(assignment),
+            partitions_of(assignment),
         )
         for member_id, name, _, _, metadata, assignment in found
     ]
 
 
-def _partitions(assignment: bytes) -> Collection[tuple[str, int]]:
-    if not assignment:
-        return ()
-    decoded = ConsumerProtocol.ASSIGNMENT.decode(assignment)
-    return {(topic, number) for topic, numbers in decoded.assignment for number in numbers}
+async def describe(admin: AIOKafkaAdminClient, group: str) -> tuple[str, Sequence[Sequence[Any]]]:
+    """Return the state of a group, and the fields of its members. Raises as :func:`members`."""
+    coordinator = await admin.find_coordinator(group)
+    answer = await internals.send_request(admin, DescribeMembers([group], False), coordinator)
+    ((code, _, state, _, _, found, _),) = answer.groups
+    if code:
+        raise for_code(code)(f"the members of {group}")
+    return state, found
+
+
+def partitions_of(assignment: bytes) -> frozenset[tuple[str, int]]:
+    """Return the topics and partitions of an assignment; empty during a rebalance, or if another client's form is not known."""
+    try:
+        decoded = ConsumerProtocol.ASSIGNMENT.decode(assignment)
+    except (ValueError, TypeError):
+        return frozenset()
+    return frozenset((topic, number) for topic, numbers in decoded.assignment for number in numbers)
 
 
 async def forget_outdated(

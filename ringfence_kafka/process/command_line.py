@@ -87,6 +87,11 @@ _OPTIONS: Final = (
         help="A property for all Kafka clients that know it, by Kafka's name; repeat it for more.",
     ),
 )
+_NAMES: Final = {
+    "bootstrap_servers": "--bootstrap-server",
+    "command_config": "--command-config",
+    "properties": "-X",
+}
 CONNECTION_OPTIONS: Final = ("--bootstrap-server", "--bootstrap-servers", "--command-config", "-X")
 """Connection options; each has a value."""
 
@@ -102,10 +107,7 @@ def given_options() -> list[str]:
     """Return the configuration and connection options of this command line, for a command that repeats them."""
     context = click.get_current_context()
     kept = context.meta.get(_CONNECTION, {})
-    named = [
-        ("--bootstrap-server", kept.get("bootstrap_servers")),
-        ("--command-config", kept.get("command_config")),
-    ]
+    named = [(_NAMES[key], kept.get(key)) for key in ("bootstrap_servers", "command_config")]
     named += [("-X", f"{key}={value}") for key, value in kept.get("properties", {}).items()]
     if context.get_parameter_source("config") is ParameterSource.COMMANDLINE:
         named.insert(0, ("--config", str(context.params["config"])))
@@ -154,13 +156,8 @@ def refuse_connection(verb: str, why: str = "which brings its own broker") -> No
     Raises:
         UsageError: the command line has such an option.
     """
-    options = {
-        "bootstrap_servers": "--bootstrap-server",
-        "command_config": "--command-config",
-        "properties": "-X",
-    }
     for name in click.get_current_context().meta.get(_CONNECTION, {}):
-        raise click.UsageError(f"{options[name]} has no effect with {verb}, {why}: leave it out")
+        raise click.UsageError(f"{_NAMES[name]} has no effect with {verb}, {why}: leave it out")
 
 
 def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> NoReturn:

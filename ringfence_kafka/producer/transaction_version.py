@@ -11,7 +11,7 @@ from typing import Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.client import ConnectionGroup, CoordinationType
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.errors import KafkaError
 
 from ringfence_kafka.aiokafka_patches import producer_internals
 from ringfence_kafka.errors import ConfigurationError
@@ -84,10 +84,6 @@ async def lowered(producer: AIOKafkaProducer) -> bool:
 
 async def _ask(producer: AIOKafkaProducer, node: int | None) -> transaction_v2_requests.Features:
     question = transaction_v2_requests.api_versions("ringfence", "1")
-    try:
-        features: transaction_v2_requests.Features = await producer.client.send(
-            node, question, group=ConnectionGroup.COORDINATION
-        )
-    except IncompatibleBrokerVersion:
-        return transaction_v2_requests.Features({}, {})
+    features: transaction_v2_requests.Features
+    features = await producer.client.send(node, question, group=ConnectionGroup.COORDINATION)
     return features

@@ -6,10 +6,10 @@ Lengths of the compact form are varints of the length plus one (0 = null). Each 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from aiokafka.errors import IncompatibleBrokerVersion
-from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import Schema
 
 from ringfence_kafka.protocol import varints
@@ -20,23 +20,17 @@ NO_TAGS: Final = b"\0"
 _HEADER: Final = struct.Struct(">hhi")
 
 
-def older_request(key: int, version: int, fields: Schema, answer: Schema, lower: Any = None) -> Any:
-    """Return the class of a request in the older form. ``lower``: aiokafka's own structure, for brokers without this version."""
+def older_request(key: int, version: int, fields: Schema, answer: Schema) -> Any:
+    """Return the class of a request in the older form, in a version that all supported brokers take."""
 
     class Answer(Response):  # type: ignore[misc]
         API_KEY, API_VERSION, SCHEMA = key, version, answer
 
-    class Fields(RequestStruct):  # type: ignore[misc]
+    class Older(RequestStruct):  # type: ignore[misc]
         API_KEY, API_VERSION, SCHEMA, RESPONSE_TYPE = key, version, fields, Answer
 
-    class Older(Request[Fields if lower is None else lower | Fields]):  # type: ignore[misc]
-        API_KEY = key
-
-        def __init__(self, *values: Any) -> None:
-            self._values = values
-
-        def build(self, structure: Any) -> Any:
-            return structure(*self._values)
+        def prepare(self, _versions: Mapping[int, tuple[int, int]]) -> Self:
+            return self
 
     return Older
 
@@ -73,7 +67,7 @@ class Question:
         self.RESPONSE_TYPE = _Answer(read)
         self._body, self._tagged = body, tagged
 
-    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> "Question":
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Self:
         """Check that a broker with these versions supports the request.
 
         Raises:

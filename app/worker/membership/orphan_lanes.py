@@ -59,7 +59,7 @@ class OrphanLanes:
 
     async def refresh(self) -> None:
         """Ask the group. Without an answer, the last result stays valid."""
-        with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, NotImplementedError):
+        with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError):
             async with asyncio.timeout(QUESTION_LIMIT_S):
                 orphans = await self._orphans()
             if orphans is not None:

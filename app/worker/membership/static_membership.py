@@ -59,7 +59,7 @@ async def renew(settings: Settings) -> None:
             outdated = await static_members.forget_outdated(
                 cluster.connection.admin, cluster.group_id, instance, subscribed(settings)
             )
-        except (KafkaError, NotImplementedError) as error:  # the latter: brokers before 2.4
+        except KafkaError as error:
             raise BrokerUnavailableError(
                 f"the consumer group {settings.app.id} does not report what {instance} read in its last run "
                 f"({error!r}): start this worker again; if that does not help, set app.static_membership = "

@@ -1,10 +1,10 @@
 """Answers of the cluster that a real broker cannot be made to give on demand."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
-from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
@@ -12,8 +12,8 @@ from ringfence_kafka.config.settings import KafkaSettings
 
 class _Coordinator:
     def __init__(self, offset: int, partition_error: int = 0, error: int = 0) -> None:
-        partitions = [] if error else [(0, offset, "", partition_error)]
-        self._answer = OffsetFetchResponse_v3(0, [("orders", partitions)] if partitions else [], error)
+        topics = [] if error else [("orders", [(0, offset, -1, "", partition_error)])]
+        self._answer = SimpleNamespace(topics=topics, error_code=error)
 
     async def find_coordinator(self, group: str) -> int:
         return 1

@@ -3,7 +3,9 @@
 import json
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
@@ -234,17 +236,24 @@ def test_document() -> None:
     assert verb.as_document(STATUS, [])["ok"] is True
 
 
-def test_member() -> None:
+async def test_member() -> None:
     """A worker's metadata is read from the group, and metadata of another client causes no error."""
     metadata = ConsumerProtocolMemberMetadata(0, ["orders"], json.dumps({"url": "http://w1:6066"}).encode())
     assignment = ConsumerProtocolMemberAssignment(0, [("orders", [0, 2])], b"")
-    front = ("member-1", "w1", "/10.0.0.1")
-
-    assert members._member((*front, metadata.encode(), assignment.encode())) == (
-        "w1", "10.0.0.1", "http://w1:6066", frozenset({("orders", 0), ("orders", 2)}),
-    )  # fmt: skip
     foreign = ConsumerProtocolMemberMetadata(0, ["orders"], b"\x00\xff").encode()
-    assert members._member((*front, foreign, b"")) == ("w1", "10.0.0.1", "", frozenset())
+    described = [
+        ("member-1", None, "w1", "/10.0.0.1", metadata.encode(), assignment.encode()),
+        ("member-2", None, "w2", "/10.0.0.2", foreign, b""),
+    ]
+    answer = SimpleNamespace(groups=[(0, "orders", "Stable", "consumer", "p", described, 0)])
+    admin: Any = SimpleNamespace(
+        find_coordinator=AsyncMock(return_value=1), _send_request=AsyncMock(return_value=answer)
+    )
+
+    assert (await members.fetch(admin, "orders", str)).members == (
+        ("w1", "10.0.0.1", "http://w1:6066", frozenset({("orders", 0), ("orders", 2)})),
+        ("w2", "10.0.0.2", "", frozenset()),
+    )
 
 
 def test_memory() -> None:
