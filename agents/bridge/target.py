@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExists
 
 from agents.bridge.batch_builder import Target
 from agents.bridge.plan import Plan
-from ringfence_kafka.admin.topic_descriptions import appeared, describe
+from ringfence_kafka.admin.topic_admin import appeared, describe
 from ringfence_kafka.admin.topic_ids import Identities, IdentityQuestions, TopicIdentity
 from ringfence_kafka.admin.topics import OUTPUT_CONFIG, TopicDescription, unreported_settings
 from ringfence_kafka.aiokafka_patches import internals

@@ -3,23 +3,29 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
-from aiokafka.admin import NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     BrokerResponseError,
     ClusterAuthorizationFailedError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokafka.protocol.metadata import MetadataRequest
 
-from ringfence_kafka.admin import topic_descriptions
 from ringfence_kafka.admin.connection import Connection
 from ringfence_kafka.admin.topic_ids import Identities, IdentityQuestions, TopicIdentity
-from ringfence_kafka.admin.topics import Described, TopicDescription
+from ringfence_kafka.admin.topics import SETTINGS, Described, TopicDescription
+from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.concurrency.coalesce import RequestCoalescer
 from ringfence_kafka.errors import TopicError, named
 from ringfence_kafka.wording import counted
+
+_AGAIN_S: Final = 0.05
 
 
 class _Refused:
@@ -46,7 +52,7 @@ class TopicAdmin:
         Raises:
             TopicAuthorizationFailedError: this user may not see a topic.
         """
-        counts, refused = await topic_descriptions.partition_counts(self._connection.admin, topics)
+        counts, refused = await partition_counts(self._connection.admin, topics)
         if refused:
             raise TopicAuthorizationFailedError(", ".join(refused))
         return counts
@@ -62,7 +68,7 @@ class TopicAdmin:
     async def _ask_descriptions(
         self, topics: Collection[str]
     ) -> Mapping[str, TopicDescription | _Refused | Exception | None]:
-        described = await topic_descriptions.describe(self._connection.admin, topics)
+        described = await describe(self._connection.admin, topics)
         refused = dict.fromkeys(described.refused, _Refused())
         return dict.fromkeys(topics) | described.topics | refused
 
@@ -90,8 +96,8 @@ class TopicAdmin:
                 )
 
     async def await_created(self, topics: list[str], limit_s: float) -> dict[str, TopicDescription]:
-        """Describe new topics when all of them are visible. Raises as :func:`ringfence_kafka.admin.topic_descriptions.appeared`."""
-        return await topic_descriptions.appeared(self._connection.admin, topics, limit_s)
+        """Describe new topics when all of them are visible. Raises as :func:`appeared`."""
+        return await appeared(self._connection.admin, topics, limit_s)
 
     async def add_partitions(self, topic: str, count: int, limit_s: float) -> None:
         """Increase the partition count of a topic to ``count``; return when the brokers report it.
@@ -115,7 +121,7 @@ class TopicAdmin:
                     f"{topic} was given {counted(count, 'partition')}, and brokers show {shown} after {limit_s:g} s: see what keeps the cluster busy, "
                     "and run this again"
                 )
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_AGAIN_S)
 
     async def ids(self, topics: list[str]) -> dict[str, str]:
         """Return Kafka's IDs of existing topics. Raises as :meth:`identity`."""
@@ -136,3 +142,72 @@ class TopicAdmin:
         if self._questions is None:
             self._questions = IdentityQuestions(self._connection.admin)
         return await self._questions.identify(topics)
+
+
+async def partition_counts(
+    admin: AIOKafkaAdminClient, topics: Collection[str]
+) -> tuple[dict[str, int], list[str]]:
+    """Return partition counts, and the topics that this user may not see. Missing topics are in neither."""
+    # Not admin.describe_topics(): with automatic creation, that request would create missing topics.
+    request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
+    response = await internals.send_request(admin, request)
+    answers = response.to_object()["topics"]
+    counts = {
+        answer["topic"]: len(answer["partitions"])
+        for answer in answers
+        if answer["error_code"] == 0 and answer["partitions"]
+    }
+    refused = [
+        answer["topic"] for answer in answers if answer["error_code"] == TopicAuthorizationFailedError.errno
+    ]
+    return counts, refused
+
+
+async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Described:
+    """Describe topics. Missing topics are in neither part of the answer.
+
+    A new or deleted topic is also in neither part if one broker lists it and the broker that is asked for its settings does not know it.
+    """
+    counts, refused = await partition_counts(admin, sorted(set(topics)))
+    if not counts:
+        return Described({}, frozenset(refused))
+    resources = [
+        ConfigResource(ConfigResourceType.TOPIC, name, configs=dict.fromkeys(SETTINGS)) for name in counts
+    ]
+    configs, unknown = {}, set()
+    for response in await admin.describe_configs(resources):
+        for error_code, _message, _type, name, entries in response.resources:
+            if error_code == 0:
+                configs[name] = {entry[0]: entry[1] for entry in entries}
+            elif error_code == UnknownTopicOrPartitionError.errno:
+                unknown.add(name)
+    found = {
+        name: TopicDescription(name, count, configs.get(name))
+        for name, count in counts.items()
+        if name not in unknown
+    }
+    return Described(found, frozenset(refused))
+
+
+async def appeared(
+    admin: AIOKafkaAdminClient, topics: Collection[str], limit_s: float
+) -> dict[str, TopicDescription]:
+    """Describe new topics when all of them are visible: brokers' metadata contain them a moment after their creation.
+
+    Raises:
+        TopicError: one is not visible within the limit.
+        TopicAuthorizationFailedError: this user may not see one.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        found, refused = await describe(admin, topics)
+        if refused:
+            raise TopicAuthorizationFailedError(", ".join(sorted(refused)))
+        if not (missing := set(topics) - found.keys()):
+            return found
+        if time.monotonic() > deadline:
+            raise TopicError(
+                f"{', '.join(sorted(missing))} was created, but no broker shows it after {limit_s:g} s: see "
+                "what keeps the cluster busy, and start again"
+            )
+        await asyncio.sleep(_AGAIN_S)

@@ -58,7 +58,7 @@ class TokenSource:
             now = time.time()
             if self._kept is not None and now < self._kept[1]:
                 return self._kept[0]
-            token = self._called() if self._function is not None else _granted(self._kafka)
+            token = _granted(self._kafka) if self._function is None else self._called(self._function)
             if token.expires <= now:
                 raise PrerequisiteError(f"{self._where} gives a token that has expired: look at its clock")
             self._kept = token, now + RENEWED_AT * (token.expires - now)
@@ -71,11 +71,9 @@ class TokenSource:
             return f"kafka.sasl_oauth_callback = {kafka.sasl_oauth_callback!r}"
         return f"kafka.sasl_oauth_token_url = {kafka.sasl_oauth_token_url!r}"
 
-    def _called(self) -> Token:
-        if self._function is None:
-            raise AssertionError("there is no function")
+    def _called(self, function: Callable[[], Any]) -> Token:
         try:
-            found = self._function()
+            found = function()
             if inspect.isawaitable(found):
                 with ThreadPoolExecutor(1) as pool:  # an event loop may run in the caller's thread
                     found = pool.submit(asyncio.run, _awaited(found)).result()

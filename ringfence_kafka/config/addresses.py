@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from ringfence_kafka.config.durations import Seconds, duration_text
-from ringfence_kafka.config.section import TOPIC_NAME_MAX, Section, TopicName, listed, unit
+from ringfence_kafka.config.section import TOPIC_NAME_MAX, Section, TopicName, unit
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.duplicate_id import Forms, checked_forms, header_name
 
@@ -70,8 +70,6 @@ class AddressDefaults(Section):
     on_conflict: Literal["duplicate", "divert", "accept"] = "duplicate"
     """Treatment of a message whose ID is known with another value."""
 
-    _list_of_names = listed("duplicate_id_headers")
-
     @field_validator("duplicate_id_headers")
     @classmethod
     def _usable_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -112,8 +110,6 @@ class AddressSettings(AddressDefaults):
     """Topic of messages that fit nowhere else; unless set, ``NAME.quarantine``."""
     transaction_addresses: tuple[str, ...] = ()
     """Other addresses that parts of its transactions may go to."""
-
-    _list_of_addresses = listed("transaction_addresses")
 
     @field_validator("name")
     @classmethod
@@ -169,8 +165,34 @@ class AddressSettings(AddressDefaults):
 
     @model_validator(mode="after")
     def _promise_fits(self) -> Self:
-        for fault in _promise_faults(self):
-            raise ValueError(fault)
+        """Refuse a promise in time that cannot be kept."""
+        size, most = self.id_cache_size, self.id_cache_size_max
+        if not self.id_min_age:
+            if most:
+                raise ValueError(
+                    f"id_cache_size_max = {most} has no effect without id_min_age: remove it, or set id_min_age"
+                )
+            return self
+        promise = f"id_min_age = '{duration_text(self.id_min_age)}'"
+        if not size:
+            raise ValueError(
+                f"{promise} has no effect with id_cache_size = 0, which switches detection off: raise it, or remove id_min_age"
+            )
+        if most <= size:
+            raise ValueError(
+                f"{promise} needs id_cache_size_max, the IDs that a lane may keep for it: set it above id_cache_size = {size}"
+                + (f", it is {most}" if most else "")
+            )
+        if 0 < self.id_max_age < self.id_min_age:
+            raise ValueError(
+                f"{promise} is longer than id_max_age = '{duration_text(self.id_max_age)}', after which an ID no longer counts: raise "
+                "id_max_age, or remove it"
+            )
+        if not self.persist_id_cache:
+            raise ValueError(
+                f"{promise} cannot be kept with persist_id_cache = false, as a ring in memory only forgets all IDs whenever its lane opens: "
+                "remove one of them"
+            )
         return self
 
     @property
@@ -204,33 +226,6 @@ class AddressSettings(AddressDefaults):
         if self.forwards:
             roles["forward topic"] = wire_names.forward_topic(app_id, self.name)
         return roles | ({"duplicates topic": self.duplicates_topic} if self.diverts else {})
-
-
-def _promise_faults(address: AddressSettings) -> Iterator[str]:
-    """Yield why a promise in time cannot be kept, with the remedy."""
-    size, most = address.id_cache_size, address.id_cache_size_max
-    if not address.id_min_age:
-        if most:
-            yield f"id_cache_size_max = {most} has no effect without id_min_age: remove it, or set id_min_age"
-        return
-    promise = f"id_min_age = '{duration_text(address.id_min_age)}'"
-    if not size:
-        yield f"{promise} has no effect with id_cache_size = 0, which switches detection off: raise it, or remove id_min_age"
-    if most <= size:
-        yield (
-            f"{promise} needs id_cache_size_max, the IDs that a lane may keep for it: set it above id_cache_size = {size}"
-            + (f", it is {most}" if most else "")
-        )
-    if 0 < address.id_max_age < address.id_min_age:
-        yield (
-            f"{promise} is longer than id_max_age = '{duration_text(address.id_max_age)}', after which an ID no longer counts: raise "
-            "id_max_age, or remove it"
-        )
-    if not address.persist_id_cache:
-        yield (
-            f"{promise} cannot be kept with persist_id_cache = false, as a ring in memory only forgets all IDs whenever its lane opens: "
-            "remove one of them"
-        )
 
 
 def _is_name(name: object) -> TypeGuard[str]:

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ringfence_kafka.config.addresses import has_wildcard
 from ringfence_kafka.config.kafka import KafkaSettings
-from ringfence_kafka.config.section import MEMBER_PATTERN, NAME_PATTERN, Section, TopicName, listed, unit
+from ringfence_kafka.config.section import MEMBER_PATTERN, NAME_PATTERN, Section, TopicName, unit
 from ringfence_kafka.protocol import wire_names
 
 NAME_CHARACTERS_MAX: Final = 200
@@ -79,8 +79,6 @@ class BridgeSettings(Section):
     """Cluster that the bridge writes, with the keys of ``[kafka]``; unless set, the cluster of ``[kafka]``."""
 
     _no_verb = field_validator("name")(_require_no_verb)
-
-    _list_of_values = listed("filter_values")
 
     @field_validator("add_headers")
     @classmethod
@@ -165,8 +163,6 @@ class ConnectionSettings(Section):
 
     _no_verb = field_validator("name")(_require_no_verb)
 
-    _lists = listed("addresses", "members")
-
     @field_validator("addresses")
     @classmethod
     def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -175,7 +171,7 @@ class ConnectionSettings(Section):
         return value
 
     @model_validator(mode="after")
-    def _members_fit(self) -> Self:
+    def _fits_together(self) -> Self:
         names = [member.name for member in self.members]
         for name, count in Counter(names).items():
             if count > 1:
@@ -192,22 +188,16 @@ class ConnectionSettings(Section):
         for member in self.members:
             if member.name != self.this and "bootstrap_servers" not in member.model_fields_set:
                 raise ValueError(f"members: {member.name!r} needs bootstrap_servers: add it")
-        return self
-
-    @model_validator(mode="after")
-    def _balancing_fits(self) -> Self:
-        names = [member.name for member in self.members]
         if self.load_balancing == "strict" and "max_hops" in self.model_fields_set:
             raise ValueError(
                 "max_hops has no effect with load_balancing = 'strict', which allows one hop: remove it"
             )
-        if self.load_balancing == "strict" and sum(map(len, names)) > STRICT_NAMES_MAX:
+        if self.load_balancing == "strict" and (length := sum(map(len, names))) > STRICT_NAMES_MAX:
             raise ValueError(
-                f"members: their names have {sum(map(len, names))} characters: with load_balancing = 'strict' at most {STRICT_NAMES_MAX} fit beside "
+                f"members: their names have {length} characters: with load_balancing = 'strict' at most {STRICT_NAMES_MAX} fit beside "
                 "an offset; choose shorter ones"
             )
-        if ADDRESS in (target := self.target_template):
-            target = target.replace(ADDRESS, "")
+        target = self.target_address("")
         if "{" in target or "}" in target:
             raise ValueError(f"target = {self.target!r}: only {ADDRESS} is replaced: write no other braces")
         return self

@@ -23,19 +23,16 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_tuple(cls, value: object) -> object:
+        """Take lists of the file for fields that are tuples here."""
+        return tuple(value) if isinstance(value, list) else value
+
 
 def unit(name: str) -> dict[str, Any]:
     """Return a key's unit for the JSON Schema."""
     return {"x-unit": name}
-
-
-def listed(field: str, *others: str) -> Any:
-    """Return a validator for fields that are tuples here and lists in the file."""
-    return field_validator(field, *others, mode="before")(_as_tuple)
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def require_consumer_group(name: str) -> str:

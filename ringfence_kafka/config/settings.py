@@ -37,7 +37,6 @@ from ringfence_kafka.config.section import (
     TOPIC_NAME_MAX,
     Section,
     TopicName,
-    listed,
     unit,
 )
 from ringfence_kafka.config.validation import (
@@ -104,7 +103,7 @@ class AppSettings(Section):
         return value
 
     @model_validator(mode="after")
-    def _pages_fit_together(self) -> Self:
+    def _fits_together(self) -> Self:
         files = ("web_tls_certfile", "web_tls_keyfile", "web_tls_cafile")
         given = {file: value for file in files if (value := getattr(self, file))}
         if ("web_tls_certfile" in given) != ("web_tls_keyfile" in given):
@@ -115,10 +114,6 @@ class AppSettings(Section):
                 raise ValueError(f"{key} = {value!r}: {fault}")
         if self.web_token_env and not os.environ.get(self.web_token_env):
             raise ValueError(f"web_token_env = {variable(self.web_token_env)}: {NOT_SET}")
-        return self
-
-    @model_validator(mode="after")
-    def _static_members_have_names(self) -> Self:
         if self.static_membership and not self.instance:
             raise ValueError(
                 "static_membership = true needs app.instance, a name of this worker alone that it keeps "
@@ -186,8 +181,6 @@ class Settings(Section):
         if isinstance(data, dict):
             settings._patterns = tuple(filter(is_pattern, data.get("addresses", ())))
         return settings
-
-    _lists = listed("bridges", "cluster_connections")
 
     @model_validator(mode="after")
     def _clients_have_names(self) -> Self:

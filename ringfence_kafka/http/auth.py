@@ -36,11 +36,6 @@ class HttpAuth:
     names: frozenset[str] = frozenset()
     """Host names of the server, besides addresses, localhost and the machine's own name."""
 
-    @property
-    def scheme(self) -> str:
-        """Scheme of its URLs."""
-        return "http" if self.context is None else "https"
-
     def middleware(self) -> Middleware:
         """Return a middleware that requires the token, and refuses changes by web pages of other origins.
 

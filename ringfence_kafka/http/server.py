@@ -83,4 +83,5 @@ async def serving_routes(
 def advertised(host: str, port: int, *, name: str = "", auth: HttpAuth = OPEN) -> str:
     """Return the URL of a server that listens here. ``name``: name of this machine for others, if it differs."""
     own = name or (socket.gethostname() if host in {"", "0.0.0.0", "::"} else host)
-    return f"{auth.scheme}://{f'[{own}]' if ':' in own else own}:{port}"
+    scheme = "http" if auth.context is None else "https"
+    return f"{scheme}://{f'[{own}]' if ':' in own else own}:{port}"

@@ -35,7 +35,7 @@ from app.commands.topics.required_topics import (
 from ringfence_client.progress.topic_checks import state_fault
 from ringfence_kafka.admin.broker_settings import SETTINGS, broker_settings, limit_faults
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.topic_descriptions import appeared, describe
+from ringfence_kafka.admin.topic_admin import appeared, describe
 from ringfence_kafka.admin.topics import MESSAGE_BYTES_DEFAULT, TopicDescription
 from ringfence_kafka.auth import client_properties
 from ringfence_kafka.auth.access_errors import nobody, readable

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
-from ringfence_kafka.admin import topic_descriptions
+from ringfence_kafka.admin import topic_admin
 from ringfence_kafka.admin.topics import TopicDescription
 
 
@@ -36,12 +36,12 @@ async def test_settings(code: int, found: dict[str, TopicDescription]) -> None:
     """A broker that does not know the topic yet has refused nothing."""
     brokers: Any = Brokers(code)
 
-    assert (await topic_descriptions.describe(brokers, ["t"])).topics == found
+    assert (await topic_admin.describe(brokers, ["t"])).topics == found
 
 
 async def test_just_made() -> None:
     brokers: Any = Brokers(UnknownTopicOrPartitionError.errno, UnknownTopicOrPartitionError.errno, 0)
 
-    found = await topic_descriptions.appeared(brokers, ["t"], 60)
+    found = await topic_admin.appeared(brokers, ["t"], 60)
 
     assert found["t"].config == {"retention.ms": "5"}
