@@ -97,7 +97,7 @@ async def restore_before_joining(
             "restoring lanes takes more than %.0f s: joining the group with the lanes restored so far",
             RESTORE_LIMIT_S,
         )
-    except (KafkaError, OSError, NotImplementedError) as error:  # the last: brokers before 2.4
+    except (KafkaError, OSError) as error:
         log.info("cannot predict the assignment; lanes will be restored when they open: %r", error)
     else:
         log.info("lanes are restored after %.1f s: joining the group", time.monotonic() - began)
