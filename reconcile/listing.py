@@ -206,13 +206,9 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
     )
 
 
-def write_csv(found: Iterable[Shown], file: TextIO) -> int:
-    """Write a header and one line for each anomaly; return the number of anomalies."""
+def write_csv(found: Iterable[Shown], file: TextIO) -> None:
+    """Write a header and one line for each anomaly."""
     names = ["address", *(field.name for field in fields(Finding))]
     rows = csv.DictWriter(file, names, lineterminator="\n")
     rows.writeheader()
-    count = 0
-    for shown in found:
-        rows.writerow({"address": shown.address, **asdict(shown.finding)})
-        count += 1
-    return count
+    rows.writerows({"address": shown.address, **asdict(shown.finding)} for shown in found)

@@ -1,7 +1,7 @@
 """Ring size that the measured resends need (HornetQ 37.2: "set it to a large enough size"). Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from reconcile.anomalies.names import Anomaly
 from reconcile.page import formatting
@@ -15,16 +15,6 @@ HEADROOM: Final = 50
 """Percent added to the measured need, because traffic may become worse than measured."""
 _DIGITS: Final = 2
 _NAMES_MAX: Final = 5
-
-
-class Seen(NamedTuple):
-    """Resends of an address in some runs."""
-
-    resends: int = 0
-    needed: int = 0  # smallest ring that would have caught the wanted share
-    p50: int = 0
-    p99: int = 0
-    largest: int = 0
 
 
 def with_headroom(needed: int) -> int:
@@ -41,45 +31,10 @@ def recommended(needed: int, capacity: int, span_ms: int) -> int | None:
     return with_headroom(needed) if needed else capacity
 
 
-def ring(
-    capacity: int,
-    confidence: float,
-    seen: Seen,
-    *,
-    overruns: int,
-    days: int,
-    span_ms: int,
-    enough: int = 0,
-    grows_from: int = 0,
-) -> Ring:
-    """Return the present ring with the recommended size. ``span_ms``: time from first to last record."""
-    return Ring(
-        capacity=capacity,
-        recommended=recommended(seen.needed, capacity, span_ms),
-        confidence=confidence,
-        resends=seen.resends,
-        overruns=overruns,
-        days=days,
-        resend_distance_p50=seen.p50,
-        resend_distance_p99=seen.p99,
-        resend_distance_max=seen.largest,
-        needed=seen.needed,
-        span_ms=span_ms,
-        enough=enough,
-        grows_from=grows_from,
-    )
-
-
 def document(ring: Ring) -> dict[str, int | None]:
     """Return ``ring`` of an address for ``summary.json``."""
-    return {
-        "capacity": ring.capacity,
-        "needed": ring.needed,
-        "recommended": ring.recommended,
-        "enough": ring.enough,
-        "span_ms": ring.span_ms,
-        "resend_distance_p99": ring.resend_distance_p99,
-    }
+    shown = ("capacity", "needed", "recommended", "enough", "span_ms", "resend_distance_p99")
+    return {name: getattr(ring, name) for name in shown}
 
 
 def sentences(rings: Mapping[str, Ring], overrun_max: float) -> Sequence[str]:

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -33,86 +33,51 @@ class Place(NamedTuple):
     topic: str
     partition: int
     offset: int
-    gone: bool = False  # the record was deleted or replaced
+    gone: bool  # the record was deleted or replaced
+    commands: Sequence[str]
+    """Commands that print the record; empty = it does not exist, or a name has control characters."""
 
 
-def places(finding: Finding) -> list[Place]:
-    """Return the known places of a finding: input, output, and other input."""
-    named = (
+def _places(finding: Finding, servers: str) -> Iterator[Place]:
+    """Yield the known places of a finding: input, output, and other input."""
+    gone = finding.gone
+    for role, topic, partition, offset in (
         ("input", finding.topic, finding.partition, finding.offset),
         ("output", finding.out_topic, finding.out_partition, finding.out_offset),
         ("other input", finding.topic, finding.other_partition, finding.other_offset),
-    )
-    there = [
-        Place(role, topic, partition, offset)
-        for role, topic, partition, offset in named
-        if topic is not None and partition is not None and offset is not None
-    ]
-    return [item._replace(gone=finding.gone and at == 0) for at, item in enumerate(there)]
+    ):
+        if topic is not None and partition is not None and offset is not None:
+            there = not gone and min(partition, offset) >= 0 and f"{topic}{servers}".isprintable()
+            commands = _commands(servers, topic, str(partition), str(offset)) if there else ()
+            yield Place(role, topic, partition, offset, gone, commands)
+            gone = False  # only the first place may be gone
 
 
-def readable(place: Place, servers: str) -> bool:
-    """Return whether a command may print the record: it exists, and no name has control characters."""
-    if place.gone:
-        return False
-    return place.offset >= 0 and place.partition >= 0 and f"{place.topic}{servers}".isprintable()
-
-
-def kcat(place: Place, servers: str) -> str:
-    """Return a kcat command for one record with headers, key and value."""
-    return shlex.join(
-        ["kcat", "-C", "-b", servers, "-t", place.topic, "-p", str(place.partition), "-o", str(place.offset),
-         "-c", "1", "-e", "-f", r"%p/%o %h %k %s\n"]
-    )  # fmt: skip
-
-
-def console_consumer(place: Place, servers: str) -> str:
-    """Return a command of Kafka's own tool for one record (option names of 4.1)."""
-    command = [
-        "kafka-console-consumer.sh", "--bootstrap-server", servers, "--topic", place.topic,
-        "--partition", str(place.partition), "--offset", str(place.offset),
-        "--max-messages", "1", "--timeout-ms", str(TIMEOUT_MS),
+def _commands(servers: str, topic: str, partition: str, offset: str) -> Sequence[str]:
+    """Return commands of kcat and of Kafka's own tool (option names of 4.1) for one record."""
+    kcat = [
+        "kcat", "-C", "-b", servers, "-t", topic, "-p", partition, "-o", offset, "-c", "1", "-e", "-f",
+        r"%p/%o %h %k %s\n",
+    ]  # fmt: skip
+    console_consumer = [
+        "kafka-console-consumer.sh", "--bootstrap-server", servers, "--topic", topic, "--partition", partition,
+        "--offset", offset, "--max-messages", "1", "--timeout-ms", str(TIMEOUT_MS),
     ]  # fmt: skip
     for item in _PRINTED:
-        command += ["--property", f"print.{item}=true"]
-    return shlex.join(command)
-
-
-class Verdict(NamedTuple):
-    """Appearance of a verdict."""
-
-    sign: str
-    word: str
-    kind: str
-    says: str
-
-
-VERDICTS: Final = {
-    "clean": Verdict("✓", "clean", "good", "Inputs and outputs agree."),
-    "anomalies": Verdict("✕", "anomalies", "bad", "Some records differ between inputs and outputs."),
-    "gap": Verdict("?", "gap", "unknown", "Evidence was deleted before it was read, so the result is unknown."),
-    "": Verdict("i", "audit", "neutral", "Read only: nothing was written to Kafka, and no group was joined."),
-}  # fmt: skip
+        console_consumer += ["--property", f"print.{item}=true"]
+    return shlex.join(kcat), shlex.join(console_consumer)
 
 
 class FiguresUnreadableError(RingfenceError):
     """The file is not a figures.json of this version."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    at: Place
-    commands: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     it: Finding
-    places: Sequence[_Place]
+    places: Sequence[Place]
 
 
-@dataclass(frozen=True, slots=True)
-class _Anomaly:
+class _Anomaly(NamedTuple):
     """Anomaly of an address, with its first findings."""
 
     name: str
@@ -144,7 +109,7 @@ class _Address:
     groups_say: str = ""
     lanes: Sequence[Lane] = ()
     lanes_say: str = ""
-    looks: Sequence[_Anomaly] = field(default=())
+    looks: Sequence[_Anomaly] = ()
 
     @property
     def found(self) -> int:
@@ -178,7 +143,6 @@ def render(figures: Figures) -> str:
         trim_blocks=False,
     )  # fmt: skip
     environment.filters.update(number=formatting.number, shortened=formatting.shortened)
-    unknown = Verdict("?", figures.verdict, "unknown", "")
     of_run = figures.verdict != ""
     addresses = [
         _address(it, f"a{at}", figures.bootstrap_servers, of_run=of_run)
@@ -188,7 +152,7 @@ def render(figures: Figures) -> str:
     for address in figures.addresses:
         totals.update(address.counts)
     return environment.get_template("page.html").render(
-        figures=figures, verdict=VERDICTS.get(figures.verdict, unknown), of_run=of_run, addresses=addresses,
+        figures=figures, verdict=trends.verdict_of(figures.verdict), of_run=of_run, addresses=addresses,
         totals=totals, trends=trends.drawn(figures.runs), findings_max=FINDINGS_MAX, open_max=OPEN_MAX,
     )  # fmt: skip
 
@@ -232,19 +196,9 @@ def _anomalies(it: AddressFigures, anchor: str, servers: str) -> Iterator[_Anoma
         count = max(it.anomalies.get(name, 0), len(findings))
         if count:
             means, do = formatting.MEANINGS.get(name, formatting.Meaning("", ""))
-            looks = [_Found(finding, _places(finding, servers)) for finding in findings]
+            looks = [_Found(finding, list(_places(finding, servers))) for finding in findings]
             alarming = name != _ALLOWED or it.ring.overrun
             yield _Anomaly(name, count, means, do, f"{anchor}-{at}", looks, alarming)
-
-
-def _places(finding: Finding, servers: str) -> list[_Place]:
-    return [
-        _Place(
-            place,
-            [kcat(place, servers), console_consumer(place, servers)] if readable(place, servers) else (),
-        )
-        for place in places(finding)
-    ]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -55,11 +55,12 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(_escaped(name) if unicodedata.category(name) in _HIDDEN else name for name in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return "".join(
+        name.encode("unicode_escape", "surrogatepass").decode()
+        if unicodedata.category(name) in _HIDDEN
+        else name
+        for name in text
+    )
 
 
 def as_text(data: bytes) -> str:

@@ -1,7 +1,8 @@
 """Plots of the page. They contain only numbers from the data."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 from reconcile.page import formatting
@@ -82,7 +83,7 @@ def ages(bins: Sequence[Bin]) -> str:
     last = max(max(finite, default=1.0) * 1.6, first * 100)
     total = sum(bin_.count for bin_ in bins)
     half, most = (
-        next(bin_.upper for bin_, so_far in _cumulated(bins) if so_far >= total * share)
+        next(bin_.upper for bin_, upto in zip(bins, _cumulated(bins), strict=True) if upto >= total * share)
         for share in (0.5, 0.99)
     )
     marks = [Mark("most", most, f"99 % within {formatting.span(most * 1000)}")] if most <= last else []
@@ -128,23 +129,17 @@ def groups(bins: Sequence[GroupBin]) -> str:
         return made.image("small", "Groups by size", description)
 
 
-def _cumulated(bins: Sequence[Bin]) -> Iterator[tuple[Bin, int]]:
-    """Yield each bin, and the count up to it."""
-    so_far = 0
-    for bin_ in bins:
-        so_far += bin_.count
-        yield bin_, so_far
+def _cumulated(bins: Sequence[Bin]) -> list[int]:
+    """Return for each bin the count up to it."""
+    return [*accumulate(bin_.count for bin_ in bins)]
 
 
 def _shares(bins: Sequence[Bin], first: float, last: float) -> tuple[list[float], list[float]]:
     """Return the cumulative share by value, from 0 at ``first`` to 1 at ``last``, exact at bin ends."""
-    total = sum(bin_.count for bin_ in bins)
-    lowest = bins[0].upper
-    xs, ys = [min(max(first, lowest / 2 if lowest > 1 else lowest), last)], [0.0]
-    for bin_, so_far in _cumulated(bins):
-        xs.append(min(max(bin_.upper, first), last))
-        ys.append(so_far / total)
-    return [*xs, last], [*ys, 1.0]
+    lowest, counts = bins[0].upper, _cumulated(bins)
+    begin = max(first, lowest / 2 if lowest > 1 else lowest)
+    xs = [min(x, last) for x in (begin, *(max(bin_.upper, first) for bin_ in bins), last)]
+    return xs, [0.0, *(count / counts[-1] for count in counts), 1.0]
 
 
 def _stairs(moments: Sequence[Moment], step_ms: int, name: str) -> tuple[list[float], list[float]]:

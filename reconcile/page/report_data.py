@@ -157,9 +157,8 @@ class PastRun:
     messages: int
     duplicates: int
     anomalies: int
-    seconds: float | None = (
-        None  # from the cluster's answer to the verdict; None = not measured by an earlier version
-    )
+    seconds: float | None = None
+    """Time from the cluster's answer to the verdict; None = an earlier version did not measure it."""
 
     @property
     def duplicates_share(self) -> float:

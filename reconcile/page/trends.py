@@ -17,18 +17,20 @@ _LEAST: Final = 0.75
 
 
 class Verdict(NamedTuple):
-    """Appearance of a run's verdict."""
+    """Appearance of a verdict."""
 
     sign: str
     word: str
     kind: str
+    says: str
 
 
 VERDICTS: Final = {
-    "clean": Verdict("✓", "clean", "good"),
-    "anomalies": Verdict("✕", "anomalies", "bad"),
-    "gap": Verdict("?", "gap", "unknown"),
-}
+    "clean": Verdict("✓", "clean", "good", "Inputs and outputs agree."),
+    "anomalies": Verdict("✕", "anomalies", "bad", "Some records differ between inputs and outputs."),
+    "gap": Verdict("?", "gap", "unknown", "Evidence was deleted before it was read, so the result is unknown."),
+    "": Verdict("i", "audit", "neutral", "Read only: nothing was written to Kafka, and no group was joined."),
+}  # fmt: skip
 
 
 class Measure(NamedTuple):
@@ -74,7 +76,7 @@ def drawn(runs: Sequence[PastRun]) -> Trends:
         Row(
             run.number,
             run.began[:16].replace("T", " "),
-            _verdict(run),
+            verdict_of(run.verdict),
             [_text(value(run), text) for _, value, text in _MEASURES],
         )
         for run in runs
@@ -84,8 +86,9 @@ def drawn(runs: Sequence[PastRun]) -> Trends:
     return Trends(list(reversed(rows)), verdicts, measures)
 
 
-def _verdict(run: PastRun) -> Verdict:
-    return VERDICTS.get(run.verdict, Verdict("?", run.verdict, "unknown"))
+def verdict_of(name: str) -> Verdict:
+    """Return the appearance of a verdict; empty = an audit."""
+    return VERDICTS.get(name, Verdict("?", name, "unknown", ""))
 
 
 def _text(value: float | None, text: Callable[[float], str]) -> str:

@@ -3,25 +3,19 @@
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
+
+from pyspark.sql import Row
 
 from reconcile.anomalies.names import Anomaly
 from reconcile.page import advice
 from reconcile.page import report_data as data
-from reconcile.page.advice import Seen
 from reconcile.page.formatting import as_text
 from reconcile.run.frames import distributions as kinds
 from reconcile.run.history.history import LaneCounts, Run
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.verdict.summary import shown
 from ringfence_kafka.config.settings import Settings
-
-
-class Row(Protocol):
-    """Row of a Spark frame."""
-
-    def __getitem__(self, name: str) -> Any:
-        """Return the value of a column."""
 
 
 class Numbers:
@@ -46,18 +40,24 @@ def rings(
     for number, address in enumerate(settings.addresses):
         runs = recent[address.name]
         rows = numbers.rows_of(number, kinds.RING)
-        seen = Seen(*(rows[0][name] for name in ("a", "at", "b", "c", "d"))) if rows else Seen()
+        resends, needed, p50, p99, largest = (rows[0][n] if rows else 0 for n in ("a", "at", "b", "c", "d"))
         enough = numbers.rows_of(number, kinds.ENOUGH)
+        capacity, span_ms = address.ring_capacity, _span_ms(address.name, runs, found)
         before = sum(_overruns(run, address.name) for run in runs)
         earliest = [run.earliest[address.name] for run in runs if address.name in run.earliest]
         earliest += [found.times[address.name][0]] if address.name in found.times else []
-        made[address.name] = advice.ring(
-            address.ring_capacity,
-            settings.reconcile.ring_confidence,
-            seen,
+        made[address.name] = data.Ring(
+            capacity=capacity,
+            recommended=advice.recommended(needed, capacity, span_ms),
+            confidence=settings.reconcile.ring_confidence,
+            resends=resends,
             overruns=before + found.anomalies[address.name].get(Anomaly.OVERRUN, 0),
             days=_days(today, [run.date for run in runs], earliest),
-            span_ms=_span_ms(address.name, runs, found),
+            resend_distance_p50=p50,
+            resend_distance_p99=p99,
+            resend_distance_max=largest,
+            needed=needed,
+            span_ms=span_ms,
             enough=enough[0]["at"] if enough else 0,
             grows_from=address.id_cache_size if address.id_cache_size_max else 0,
         )

@@ -5,14 +5,13 @@ import re
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from pyspark.sql import Row
 from rich.console import Console
 
 from reconcile.page import advice
-from reconcile.page.advice import Seen
 from reconcile.page.report_data import MOMENTS_MAX, NAME_MAX, STEPS_MS, Figures, Lane, Moment, PastRun, Ring
 from reconcile.page.report_data import step_ms as step_of
 from reconcile.run.frames.distributions import STRAYS, without_strays
@@ -30,11 +29,24 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 
+class Seen(NamedTuple):
+    """Resends of an address in some runs."""
+
+    resends: int = 0
+    needed: int = 0
+    p50: int = 0
+    p99: int = 0
+    largest: int = 0
+
+
 SEEN = Seen(5, 4_096, 7, 29, 5_000)
 
 
 def _ring(seen: Seen, *, span_ms: int = DAY_MS, capacity: int = 2_000, enough: int = 0) -> Ring:
-    return advice.ring(capacity, 0.999, seen, overruns=0, days=7, span_ms=span_ms, enough=enough)
+    size = advice.recommended(seen.needed, capacity, span_ms)
+    return Ring(
+        capacity, size, 0.999, seen.resends, 0, 7, seen.p50, seen.p99, seen.largest, seen.needed, span_ms, enough=enough
+    )  # fmt: skip
 
 
 def test_nothing_seen_recommends_what_there_is() -> None:
