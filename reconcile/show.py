@@ -86,22 +86,24 @@ def _run(settings: Settings, wanted: Wanted) -> int:
     # Spark is not needed for groups: they are formed from the first anomalies.
     whole = wanted.csv is not None or (wanted.page_size is not None and most > FINDINGS_MAX)
     if len(known) < total and whole:
-        from reconcile.show_all import from_parquet
+        from reconcile.show_all import read_anomalies, started
 
-        found = from_parquet(
-            files, run.number, wanted.anomaly, most, master, settings.reconcile.executor_timeout
-        )
+        with started(master, settings.reconcile.executor_timeout) as spark:
+            found = read_anomalies(spark, files, run.number, wanted.anomaly, most)
     return show(run, found, counts, wanted, acknowledge.when(files, run))
 
 
 def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> int:
     """Show the anomalies of a folder that only Spark's cluster reaches."""
-    from reconcile.show_all import opened
+    from reconcile.show_all import read_anomalies, started
+    from reconcile.spark.hadoop_files import HadoopFiles
 
-    with opened(folder, master, settings.reconcile.executor_timeout) as (files, read):
+    with started(master, settings.reconcile.executor_timeout) as spark:
+        files = HadoopFiles(spark, folder)
         run = _chosen_run(files, settings, wanted)
         _, counts = _figures(files, run, wanted.anomaly)
-        found = read(run.number, wanted.anomaly, wanted.end(sum(counts.values())))
+        most = wanted.end(sum(counts.values()))
+        found = read_anomalies(spark, files, run.number, wanted.anomaly, most)
         return show(run, found, counts, wanted, acknowledge.when(files, run))
 
 

@@ -1,7 +1,7 @@
 """Reads all anomalies of a run with Spark."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -15,29 +15,16 @@ from reconcile.session.session import local_dir, required, session
 from reconcile.session.spark_errors import SPARK, explained, of_spark
 from reconcile.session.stop_signals import stoppable
 from reconcile.spark.files import Files
-from reconcile.spark.hadoop_files import HadoopFiles
 from ringfence_kafka.process.step_progress import BRIEF_S, steps
 from ringfence_kafka.wording import counted
 
 
-def from_parquet(
-    files: Files, number: int, anomaly: str, most: int, master: str, executor_timeout_s: float
-) -> list[Shown]:
-    """Start Spark, and read the anomalies of a local folder."""
-    required(master)
-    with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
-        return read_anomalies(spark, files, number, anomaly, most)
-
-
 @contextlib.contextmanager
-def opened(
-    folder: str, master: str, executor_timeout_s: float
-) -> Iterator[tuple[Files, Callable[[int, str, int], list[Shown]]]]:
-    """Yield access to a folder that only Spark reaches, and a function that reads a run's anomalies."""
+def started(master: str, executor_timeout_s: float) -> Iterator[SparkSession]:
+    """Start Spark, and yield a session that signals can end."""
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
-        files = HadoopFiles(spark, folder)
-        yield files, lambda number, anomaly, most: read_anomalies(spark, files, number, anomaly, most)
+        yield spark
 
 
 def read_anomalies(spark: SparkSession, files: Files, number: int, anomaly: str, most: int) -> list[Shown]:
@@ -65,8 +52,6 @@ def read_anomalies(spark: SparkSession, files: Files, number: int, anomaly: str,
 
 def _found(spark: SparkSession, files: Files, number: int, anomaly: str, most: int) -> list[Shown]:
     found = spark.read.parquet(files.at(results_folder(number), "anomalies"))
-    if "timestamp" not in found.columns:  # earlier versions did not write this column
-        found = found.withColumn("timestamp", F.lit(None))
     if anomaly:
         found = found.where(F.col("anomaly") == anomaly)
     return [

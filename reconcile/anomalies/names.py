@@ -28,12 +28,17 @@ class Anomaly(StrEnum):
     GAP = "GAP"  # retention has deleted the evidence, so the result is unknown
 
 
+def text(*parts: str | Column) -> Column:
+    """Return a text of constants and of columns; null if a column is null."""
+    return F.concat(*(F.lit(part) if isinstance(part, str) else part.cast("string") for part in parts))
+
+
 def rows(found: DataFrame, anomaly: Anomaly, detail: Column, /, **columns: Column) -> DataFrame:
     """Return rows of an anomaly in its schema. Columns of ``found`` that the schema names are kept."""
     there = set(found.columns)
     if "part_number" in there:
-        part = F.concat(F.lit("part "), F.col("part_number").cast("string"), F.lit(": "))
-        detail = F.concat(F.when(F.col("part_number") > 0, part).otherwise(""), detail)
+        number = F.col("part_number")
+        detail = text(F.when(number > 0, text("part ", number, ": ")).otherwise(""), detail)
     special = {"anomaly": F.lit(anomaly.value), "detail": detail, **columns}
     return found.select(*of_schema(ANOMALIES, special, there))
 
@@ -60,7 +65,7 @@ def doubted(found: DataFrame, doubts: Sequence[Doubt]) -> DataFrame:
         )
     )
     sure = F.col("why").isNull()
-    maybe = F.concat(F.col("anomaly"), F.lit(" or not, "), F.col("why"), F.lit(": "), F.col("detail"))
+    maybe = text(F.col("anomaly"), " or not, ", F.col("why"), ": ", F.col("detail"))
     return (
         found.withColumn("why", why)
         .withColumns(

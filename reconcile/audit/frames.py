@@ -43,7 +43,7 @@ class IDs(NamedTuple):
 
 
 def arrived(records: DataFrame, layout: LaneLayout, partitioner: str, ids: IDs) -> DataFrame:
-    """Return :data:`reconcile.spark.schemas.ARRIVED` of :data:`reconcile.spark.schemas.AUDITED`."""
+    """Return :data:`reconcile.spark.schemas.ARRIVED` of an audited topic's records."""
     partitions = layout.partitions
     # A single partition is ordered by offset, so the sort for moments is not needed.
     in_order = Window.partitionBy("partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)

@@ -16,6 +16,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+import conf.terminal
 from reconcile.audit import advice, configuration, report
 from reconcile.audit.numbers import STEPS, Counter, dialect
 from reconcile.audit.result import Audit, document
@@ -25,7 +26,7 @@ from reconcile.job import opened
 from reconcile.page import PAGE
 from reconcile.page.pages import put, written
 from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring, step_ms
-from reconcile.run.outcome.terminal_report import progress, terminal
+from reconcile.run.outcome.terminal_report import progress
 from reconcile.session.executor_watch import TIMEOUT_S
 from reconcile.session.session import fit_to, local_dir, required, session
 from reconcile.session.spark_errors import SPARK, SparkError, explained, of_spark
@@ -135,7 +136,7 @@ def audit_document(audit: Audit) -> dict[str, object]:
 
 def _print_result(audit: Audit, request: Request, files: Files | None) -> None:
     """Print the result before writing files, so that a failing folder does not lose the numbers."""
-    console = terminal()
+    console = conf.terminal.console()
     if request.as_json:
         print(json.dumps(audit_document(audit), indent=2), flush=True)
     else:

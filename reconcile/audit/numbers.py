@@ -138,7 +138,7 @@ def dialect(keys: AddressDefaults) -> columns.Dialect:
 
 
 def count_bridges(records: DataFrame) -> Bridges:
-    """Count hops of :data:`reconcile.spark.schemas.AUDITED`.
+    """Count the hops of an audited topic's records.
 
     A hop that occurs several times was sent again. Confirmations do not count, because an audit may begin in
     the middle of a topic.
@@ -201,8 +201,8 @@ def _addresses() -> Column:
 
 
 def _has_id(own: str, dialect: Dialect, others: Mapping[str, Dialect]) -> Column:
-    found = F.when(F.col("part_number") == 0, columns.has_id(dialect))
+    found = F.when(F.col("part_number") == 0, columns.id_of(dialect).isNotNull())
     for name, other in others.items():
         if name != own:
-            found = found.when(F.col("part_address") == name, columns.has_id(other))
-    return found.otherwise(columns.has_id(dialect))
+            found = found.when(F.col("part_address") == name, columns.id_of(other).isNotNull())
+    return found.otherwise(columns.id_of(dialect).isNotNull())

@@ -77,7 +77,8 @@ class _Found(NamedTuple):
     places: Sequence[Place]
 
 
-class _Anomaly(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Anomaly:
     """Anomaly of an address, with its first findings."""
 
     name: str

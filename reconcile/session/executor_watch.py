@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -42,22 +42,6 @@ _PORTS_REQUEST: Final = "org.apache.spark.deploy.master.MasterMessages$BoundPort
 
 class NoExecutorsError(RingfenceError):
     """No executor served the run in time."""
-
-
-class Cluster(Protocol):
-    """Spark as the watch sees it."""
-
-    def executors(self) -> int:
-        """Return the number of registered executors."""
-
-    def waits(self) -> bool:
-        """Return whether tasks wait or run."""
-
-    def offer(self) -> str:
-        """Return the demand of the run, and the offer of the cluster."""
-
-    def cancel(self) -> None:
-        """Cancel all jobs of the run."""
 
 
 class SparkCluster:
@@ -93,19 +77,12 @@ class Watch:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SparkCluster,
         timeout_s: float,
         say: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create a watch.
-
-        Args:
-            cluster: Spark cluster of the run.
-            timeout_s: Seconds of waiting after which the run is ended.
-            say: Function that prints a line for the operator.
-            clock: Function that returns a monotonic time in seconds.
-        """
+        """Watch ``cluster``: ``timeout_s`` ends the run, ``say`` prints a line, ``clock`` is monotonic (s)."""
         self._cluster = cluster
         self._timeout_s = timeout_s
         self._say = say

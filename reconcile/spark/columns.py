@@ -1,4 +1,4 @@
-"""Columns of a record: address, ID, group, digest of headers, places in headers; and columns of a schema."""
+"""Columns of a record: ID, group, digest of headers, places in headers; constants, and columns of a schema."""
 
 import base64
 import itertools
@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from reconcile.spark import envelopes, hops
-from reconcile.spark.constants import constant, value_of
+from reconcile.spark import hops
+from reconcile.spark.envelopes import hashed, header
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 
@@ -75,14 +75,22 @@ def of_schema(
     ]
 
 
-def address_of(numbers: Mapping[str, int]) -> Column:
-    """Return the address number for the record's topic."""
-    return by_topic(numbers, "int")
+def constant(values: Sequence[Any], kind: str) -> Column:
+    """Return a constant list, or a list of lists. ``kind``: Spark's type name, such as ``array<bigint>``.
+
+    Spark visits each item of ``array(…)`` again for each step added to a plan. A text is a single item, and
+    the optimizer replaces it by its value.
+    """
+    return F.from_json(F.lit(json.dumps(values)), kind, {"mode": "FAILFAST"})
 
 
-def topic_of(topics: Mapping[str, str]) -> Column:
-    """Return the text for the record's topic."""
-    return by_topic(topics, "string")
+def value_of(values: Mapping[str, Any], kind: str, key: Column) -> Column:
+    """Return the value of a key; null = it has none. ``kind``: Spark's name of the type of a value.
+
+    Spark compiles this, and not a look into a map. A comparison for each key would travel with each task, key by key.
+    """
+    place = F.array_position(constant([*values], "array<string>"), key).cast("int") - 1
+    return F.get(constant([*values.values()], f"array<{kind}>"), place)
 
 
 def by_topic(values: Mapping[str, Any], kind: str) -> Column:
@@ -90,11 +98,6 @@ def by_topic(values: Mapping[str, Any], kind: str) -> Column:
     if len(values) == 1:
         return F.get(constant([*values.values()], f"array<{kind}>"), F.lit(0))
     return value_of(values, kind, F.col("topic"))
-
-
-def header(name: str) -> Column:
-    """Return a header's value, the last one if it is repeated, as in Kafka. Null = missing or null."""
-    return envelopes.last("headers", name)
 
 
 def id_of(dialect: Dialect) -> Column:
@@ -112,11 +115,6 @@ def with_value(id_: Column) -> Column:
     return F.concat(id_, F.unhex(F.lpad(digest, 16, "0")))
 
 
-def has_id(dialect: Dialect) -> Column:
-    """Return whether a record, or a part of a transaction, has a duplicate ID."""
-    return id_of(dialect).isNotNull()
-
-
 def group_of(dialect: Dialect) -> Column:
     """Return the group; null = none. A missing or empty group header means the default group."""
     if not dialect.group_header:
@@ -132,12 +130,12 @@ def headers_digest() -> Column:
     the same.
     """
     users = F.expr(f"filter(headers, header -> {_is_users('header')})")
-    of_many = F.xxhash64(F.transform(users, lambda header: F.struct(*envelopes.hashed(header))))
+    of_many = F.xxhash64(F.transform(users, lambda header: F.struct(*hashed(header))))
     texts = []
     for number in range(HEADERS_FEW):
         one = F.get(F.col("headers"), F.lit(number))
         of_user = F.expr(_is_users(f"get(headers, {number})"))
-        texts += [F.when(of_user, part) for part in envelopes.hashed(one)]
+        texts += [F.when(of_user, part) for part in hashed(one)]
     few = F.coalesce(F.size("headers"), F.lit(0)) <= HEADERS_FEW
     return F.when(few, F.xxhash64(*texts)).otherwise(of_many)
 
@@ -178,11 +176,11 @@ def part(form: str) -> Column:
     kind, _, name = form.partition(":")
     if kind == "value":
         return at_pointer(name)
-    found = _filled(envelopes.last("headers", name))
+    found = _filled(header(name))
     attribute = name.removeprefix("ce_")
     if attribute == name:
         return found
-    content_type = F.lower(envelopes.last("headers", "content-type").cast("string"))
+    content_type = F.lower(header("content-type").cast("string"))
     pointer = "/" + attribute.replace("~", "~0").replace("/", "~1")
     return F.coalesce(found, F.when(content_type.startswith(_STRUCTURED), at_pointer(pointer)))
 

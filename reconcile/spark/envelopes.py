@@ -65,19 +65,18 @@ def is_envelope() -> Column:
     return has(wire_names.HEADER_TRANSACTION)
 
 
-def has(name: str) -> Column:
+def has(name: str, headers: str = "headers") -> Column:
     """Return whether a record has a header of that name."""
-    return F.coalesce(F.array_contains(F.col("headers")["key"], name), F.lit(False))
+    return F.coalesce(F.array_contains(F.col(headers)["key"], name), F.lit(False))
 
 
-def last(headers: Column | str, name: str) -> Column:
+def header(name: str, headers: str = "headers") -> Column:
     """Return a header's value, the last one if it is repeated, as in Kafka. Null = missing or null."""
-    all_of_them = F.col(headers) if isinstance(headers, str) else headers
     # Spark compiles these array functions, but not those that take a lambda. If the position is 0, the index
     # is past the end: null.
-    names = all_of_them["key"]
+    names = F.col(headers)["key"]
     from_behind = F.array_position(F.reverse(names), F.lit(name)).cast("int")
-    return F.get(all_of_them["value"], F.size(names) - from_behind)
+    return F.get(F.col(headers)["value"], F.size(names) - from_behind)
 
 
 def hashed(header: Column) -> tuple[Column, ...]:
@@ -87,7 +86,7 @@ def hashed(header: Column) -> tuple[Column, ...]:
 
 def _read(own: Column) -> Column:
     """Return the parts, each with its target; null = unreadable."""
-    known = last("headers", wire_names.HEADER_TRANSACTION) == F.lit(bytearray(wire_names.TRANSACTION_FORM))
+    known = header(wire_names.HEADER_TRANSACTION) == F.lit(bytearray(wire_names.TRANSACTION_FORM))
     listed = F.from_json(F.col("value").cast("string"), _ENVELOPE, _LENIENT)["parts"]
     return F.when(
         known, F.transform(listed, lambda part: part.withField("address", F.coalesce(part["address"], own)))

@@ -6,10 +6,15 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError
 
+if TYPE_CHECKING:
+    from reconcile.spark.hadoop_files import HadoopFiles
+
+Files: TypeAlias = Union["LocalFiles", "HadoopFiles"]
+"""Files of a folder. Names are relative to it."""
 _PROOF = "_proof"
 _LIBRARY = "add its library to spark.jars.packages in Spark's spark-defaults.conf"
 _WAYS_OUT = {
@@ -23,38 +28,6 @@ _PATTERN = frozenset("{}[]*?\\")
 
 class BusyError(RingfenceError):
     """Another run works in the folder."""
-
-
-class Files(Protocol):
-    """Files of a folder. Names are relative to it."""
-
-    @property
-    def root(self) -> str:
-        """Folder as an operator names it."""
-
-    def at(self, *parts: str) -> str:
-        """Return the full path for Spark."""
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names in a folder; empty if it does not exist."""
-
-    def read_text(self, name: str) -> str:
-        """Return the text of a file."""
-
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file atomically."""
-
-    def delete(self, name: str) -> None:
-        """Delete a file, or a folder with its content."""
-
-    def remove(self, name: str) -> None:
-        """Delete a file if it exists, but never a folder."""
-
-    def sync(self, folder: str) -> None:
-        """Force the content of a folder to the disk."""
-
-    def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Lock the folder, as far as its file system allows."""
 
 
 def is_local(root: str, master: str) -> bool:
@@ -124,13 +97,9 @@ class LocalFiles:
     def __init__(self, root: str) -> None:
         """Create the folder. Raises PrerequisiteError if it cannot be used."""
         self._root = Path(root).absolute()
+        self.root = str(self._root)
         with _usable(root):
             self._root.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def root(self) -> str:
-        """Folder as an operator names it."""
-        return str(self._root)
 
     def at(self, *parts: str) -> str:
         """Return the full path for Spark."""

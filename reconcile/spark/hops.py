@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.spark.envelopes import has, hashed, last
+from reconcile.spark.envelopes import has, hashed, header
 from ringfence_kafka.protocol import wire_names
 
 MALFORMED: Final = ""  # source of an unreadable hop, whose record belongs in quarantine
@@ -34,7 +34,7 @@ def with_hops(records: DataFrame, chained: Collection[str] = ()) -> DataFrame:
     traced = is_traced(chained)
     read = records.withColumn("ours", F.when(over | traced, _ours())).withColumn("hop", F.when(over, _hop()))
     there = F.col("hop").isNotNull()
-    ignored = last("ours", wire_names.HEADER_USER_IDS).isNotNull() | (F.col("hop.source") == MALFORMED)
+    ignored = header(wire_names.HEADER_USER_IDS, "ours").isNotNull() | (F.col("hop.source") == MALFORMED)
     return read.select(
         *records.columns,
         F.col("hop.source").alias("hop_source"),
@@ -73,10 +73,6 @@ def _ours() -> Column:
     return F.filter("headers", lambda header: header["key"].startswith(wire_names.RESERVED_PREFIX))
 
 
-def _has(headers: str, name: str) -> Column:
-    return F.exists(headers, lambda header: header["key"] == name)
-
-
 def _named(name: str) -> Column:
     return F.filter("ours", lambda header: header["key"] == name)
 
@@ -89,31 +85,27 @@ def _digest(headers: Column) -> Column:
 
 def _hop() -> Column:
     """Return source, offset and confirmed offset; the source is :data:`MALFORMED` if one is unreadable."""
-    text = last("ours", wire_names.HEADER_HOP).cast("string")
+    text = header(wire_names.HEADER_HOP, "ours").cast("string")
     partition = F.regexp_extract(text, _HOP, 1).try_cast("int")
     offset = F.regexp_extract(text, _HOP, 2).try_cast("bigint")
     confirmed = F.when(
-        _has("ours", wire_names.HEADER_CONFIRMED),
-        F.regexp_extract(last("ours", wire_names.HEADER_CONFIRMED).cast("string"), _NUMBER, 1).try_cast(
+        has(wire_names.HEADER_CONFIRMED, "ours"),
+        F.regexp_extract(header(wire_names.HEADER_CONFIRMED, "ours").cast("string"), _NUMBER, 1).try_cast(
             "bigint"
         ),
     ).otherwise(0)
     ids = F.when(
-        _has("ours", wire_names.HEADER_USER_IDS),
-        last("ours", wire_names.HEADER_USER_IDS) == F.lit(bytearray(wire_names.USER_IDS_IGNORED)),
+        has(wire_names.HEADER_USER_IDS, "ours"),
+        header(wire_names.HEADER_USER_IDS, "ours") == F.lit(bytearray(wire_names.USER_IDS_IGNORED)),
     ).otherwise(True)
     # a bridge does not confirm anything beyond the hop that it sends
     sound = (
         partition.isNotNull() & (confirmed <= offset) & (offset < OFFSET_MAX) & F.coalesce(ids, F.lit(False))
     )
-    source = F.substring_index(text, "/", _TEXTS)
+    source, nothing = F.substring_index(text, "/", _TEXTS), F.lit(None).cast("bigint")
     return F.when(
         F.coalesce(sound, F.lit(False)),
         F.struct(source.alias("source"), offset.alias("offset"), confirmed.alias("confirmed")),
     ).otherwise(
-        F.struct(
-            F.lit(MALFORMED).alias("source"),
-            F.lit(None).cast("bigint").alias("offset"),
-            F.lit(None).cast("bigint").alias("confirmed"),
-        )
+        F.struct(F.lit(MALFORMED).alias("source"), nothing.alias("offset"), nothing.alias("confirmed"))
     )

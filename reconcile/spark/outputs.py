@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from reconcile.spark import columns
-from reconcile.spark.envelopes import has
+from reconcile.spark.envelopes import has, header
 from reconcile.spark.hops import left_behind
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, OBSERVED, OUTPUTS, PASSED, QUARANTINED
 from ringfence_kafka.protocol import wire_names
@@ -32,20 +32,20 @@ def named(records: DataFrame, dialect: columns.Dialect, fate: int, numbers: Mapp
         fate: Fate of all records.
         numbers: Topic → number of its address.
     """
-    accepted_one = fate in PASSED
-    whose = F.col("key") if accepted_one else columns.group_of(dialect)
-    chosen = records.select(
-        columns.address_of(numbers).alias("out_address"), F.col("partition").alias("out_partition"), F.col("offset").alias("out_offset"), whose.alias("out_group"), "value", "headers",
-        (_input_key() if accepted_one else F.col("key")).alias("key"),
-    )  # fmt: skip
-    return chosen.withColumn("out_id", columns.id_of(dialect)).select(
-        "out_address", "out_partition", "out_offset", "out_id", "out_group"
+    if passed := fate in PASSED:
+        records = records.withColumns({"group": F.col("key"), "key": _input_key()})
+    return records.select(
+        columns.by_topic(numbers, "int").alias("out_address"),
+        F.col("partition").alias("out_partition"),
+        F.col("offset").alias("out_offset"),
+        columns.id_of(dialect).alias("out_id"),
+        (F.col("group") if passed else columns.group_of(dialect)).alias("out_group"),
     )
 
 
 def _input_key() -> Column:
     """Return the key of an accepted record's input: from its header if the record has the group as key."""
-    return F.when(has(wire_names.HEADER_KEY), columns.header(wire_names.HEADER_KEY)).otherwise(F.col("key"))
+    return F.when(has(wire_names.HEADER_KEY), header(wire_names.HEADER_KEY)).otherwise(F.col("key"))
 
 
 def outputs(
@@ -65,18 +65,17 @@ def outputs(
         numbers: Topic → number of its address.
         sources: Accepted topic → inputs of other addresses.
     """
-    nothing = F.lit(None)
     # An envelope is refused or ignored as a whole, so its output has no part number.
-    part, named = nothing.cast("string"), nothing.cast("string")
-    placeholder, passed, key = nothing.cast("bigint"), nothing.cast("bigint"), F.col("key")
-    sequence, verdict = nothing.cast("bigint"), nothing.cast("string")
+    part = named = verdict = F.lit(None).cast("string")
+    placeholder = passed = sequence = F.lit(None).cast("bigint")
+    key = F.col("key")
     if fate == ACCEPTED:
-        verdict = columns.header(wire_names.HEADER_VERDICT).cast("string")
-        part, key = columns.header(wire_names.HEADER_PART).cast("string"), _input_key()
+        verdict = header(wire_names.HEADER_VERDICT).cast("string")
+        part, key = header(wire_names.HEADER_PART).cast("string"), _input_key()
         passed = left_behind()
-        sequence = columns.header(wire_names.HEADER_SEQUENCE).cast("string").try_cast("bigint")
+        sequence = header(wire_names.HEADER_SEQUENCE).cast("string").try_cast("bigint")
     if fate == DIVERTED:
-        named = columns.header(wire_names.HEADER_ORIGINAL).cast("string")
+        named = header(wire_names.HEADER_ORIGINAL).cast("string")
     if fate == QUARANTINED:
         placeholder = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
     # Select in one step: later steps would copy the whole record, and search a header again at each use.
@@ -91,7 +90,7 @@ def outputs(
         placeholder.alias("out_value_bytes"),
         columns.headers_digest().alias("out_headers_digest"),
         passed.alias("out_passed_digest"),
-        columns.header(wire_names.HEADER_SOURCE).cast("string").alias("source_text"),
+        header(wire_names.HEADER_SOURCE).cast("string").alias("source_text"),
         named.alias("original"),
         part.alias("part_text"),
         sequence.alias("sequence"),
@@ -105,12 +104,12 @@ def outputs(
         own_fate = F.when(observed, OBSERVED).otherwise(ACCEPTED)
     placed = said.withColumns(
         {
-            "source": columns.place_in(F.col("source_text"), columns.topic_of(input_topics)),
-            "named": columns.place_in(F.col("original"), columns.topic_of(input_topics)),
+            "source": columns.place_in(F.col("source_text"), columns.by_topic(input_topics, "string")),
+            "named": columns.place_in(F.col("original"), columns.by_topic(input_topics, "string")),
             "of": _part(F.col("part_text")),
         }
     )
-    address = columns.address_of(numbers)
+    address = columns.by_topic(numbers, "int")
     if any(sources.values()):
         away = F.when(F.col("source").isNull(), _elsewhere(sources, "source_text"))
         named_away = F.coalesce("named", _elsewhere(sources, "original")["place"])
@@ -123,7 +122,7 @@ def outputs(
         "offset": F.col("source.offset"),
         "part_number": F.coalesce("of.number", F.lit(0)),
         "fate": own_fate,
-        "out_address": columns.address_of(numbers),
+        "out_address": columns.by_topic(numbers, "int"),
         "out_parts": F.col("of.parts"),
         "original_partition": F.col("named.partition"),
         "original_offset": F.col("named.offset"),

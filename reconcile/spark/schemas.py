@@ -36,23 +36,6 @@ INPUTS: Final = schema(
 )
 """Input records and parts."""
 
-AUDITED: Final = schema(
-    partition=INT,
-    offset=LONG,
-    timestamp=LONG,  # ms
-    id=BYTES,
-    group=BYTES,
-    key=BYTES,  # null if it is the group
-    keyed=FLAG,  # has a key
-    tombstone=FLAG,  # has no value
-    value_digest=LONG,
-    envelope=FLAG,  # the value lists the parts of a transaction
-    hop_source=TEXT,  # null = no bridge; empty = unreadable hop
-    hop_offset=LONG,
-    ids_ignored=FLAG,
-)
-"""Records of an audited topic."""
-
 ARRIVED: Final = schema(
     partition=INT,
     offset=LONG,

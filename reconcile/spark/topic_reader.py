@@ -9,18 +9,7 @@ from pyspark.sql import functions as F
 
 from reconcile.session.session import FEW
 from reconcile.spark import envelopes, hops
-from reconcile.spark.columns import (
-    Dialect,
-    address_of,
-    by_topic,
-    group_of,
-    header,
-    headers_digest,
-    id_of,
-    place_in,
-    topic_of,
-    with_value,
-)
+from reconcile.spark.columns import Dialect, by_topic, group_of, headers_digest, id_of, place_in, with_value
 from ringfence_kafka.protocol import wire_names
 
 RECORDS_A_TASK: Final = 1_000_000
@@ -98,7 +87,7 @@ def inputs(
             {topic: [other.name for other in target.others] for topic, target in targets.items()},
             "array<string>",
         ),
-    ).withColumn("address", address_of(numbers))
+    ).withColumn("address", by_topic(numbers, "int"))
     of_part = F.when(F.col("part_number") == 0, F.col("address"))
     for other in others.values():
         of_part = of_part.when(F.col("part_address") == other.name, other.number)
@@ -160,7 +149,7 @@ def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[T
 
 
 def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
-    """Return :data:`reconcile.spark.schemas.AUDITED` of one topic, with digests of long IDs, as in a ring."""
+    """Return the records of an audited topic, with digests of long IDs, as in a ring."""
     found = id_of(dialect)
     return hops.with_hops(records).select(
         "partition",
@@ -190,11 +179,14 @@ def headers_of(records: DataFrame) -> DataFrame:
 def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
     """Return :data:`reconcile.spark.schemas.FORWARDS`. ``input_topics``: forward topic → input topic."""
     said = records.select(
-        "topic", "partition", "offset", header(wire_names.HEADER_SOURCE).cast("string").alias("text")
+        "topic",
+        "partition",
+        "offset",
+        envelopes.header(wire_names.HEADER_SOURCE).cast("string").alias("text"),
     )
-    named = said.withColumn("source", place_in(F.col("text"), topic_of(input_topics)))
+    named = said.withColumn("source", place_in(F.col("text"), by_topic(input_topics, "string")))
     return named.where("source is not null").select(
-        address_of(numbers).alias("address"),
+        by_topic(numbers, "int").alias("address"),
         "source.partition",
         "source.offset",
         F.col("partition").alias("lane"),

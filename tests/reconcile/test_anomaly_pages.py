@@ -1,7 +1,9 @@
 """Pages of anomalies beyond the first ones, which Spark reads from the results."""
 
+import contextlib
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from reconcile import show, show_all
-from reconcile.listing import Shown
 from reconcile.page.report_data import FINDINGS_MAX
 from reconcile.run.frames.distributions import first_of
 from reconcile.run.history.history import Run, RunHistory
@@ -62,9 +63,10 @@ def test_each_anomaly_is_on_one_page(
         frame = small(spark, [tuple(row[name] for name in SCHEMA.names) for row in seed_rows], SCHEMA)
         frame.repartition(2).write.mode("overwrite").parquet(files.at(results_folder(1), "anomalies"))
 
-    def read(_: object, number: int, anomaly: str, most: int, *__: object) -> list[Shown]:
+    @contextlib.contextmanager
+    def started(*_: object) -> Iterator[SparkSession]:
         write(chance.sample(rows, len(rows)))  # a file may be read before another, each time
-        return show_all.read_anomalies(spark, files, number, anomaly, most)
+        yield spark
 
     write(chance.sample(rows, len(rows)))
     stored = spark.read.parquet(files.at(results_folder(1), "anomalies"))
@@ -73,7 +75,7 @@ def test_each_anomaly_is_on_one_page(
     address = replace(known.addresses[0], name="orders", anomalies=counted, findings=findings)
     text = replace(known, addresses=[address]).to_json()
     files.write_text(f"{results_folder(1)}/{FIGURES}", text)
-    monkeypatch.setattr(show_all, "from_parquet", read)
+    monkeypatch.setattr(show_all, "started", started)
 
     wanted = partial(show.Wanted, as_json=True, limit=PAGE)
     shown = []

@@ -85,7 +85,7 @@ def test_ids_by_address(state: State) -> None:
         return sorted((row["run"], row["address"], bytes(row["id"])) for row in ids.collect())
 
     assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3"), (3, 1, b"3")]
-    state.files.delete(address_folder(runs[0], "007"))
+    state.files.delete(address_folder(runs[0].date, runs[0].number, "007"))
     assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3")]
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from agents.output import build
 from reconcile.spark import envelopes, hops
-from reconcile.spark.columns import HEADERS_FEW, OURS, Dialect, header, headers_digest, id_of, place_in
+from reconcile.spark.columns import HEADERS_FEW, OURS, Dialect, headers_digest, id_of, place_in
 from reconcile.spark.topic_reader import Targets, inputs
 from ringfence_kafka.protocol import wire_names
 
@@ -76,7 +76,7 @@ def test_no_headers_are_null(spark: SparkSession) -> None:
     digest, *others = [
         headers_digest(),
         envelopes.has("a"),
-        envelopes.last("headers", "a"),
+        envelopes.header("a"),
         _place(),
         hops.left_behind(),
     ]
@@ -87,7 +87,7 @@ def test_no_headers_are_null(spark: SparkSession) -> None:
 
 
 def _place() -> Column:
-    return place_in(header(wire_names.HEADER_SOURCE).cast("string"), F.lit("in"))
+    return place_in(envelopes.header(wire_names.HEADER_SOURCE).cast("string"), F.lit("in"))
 
 
 RECORD = f"key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers {envelopes.HEADERS}"
@@ -134,7 +134,7 @@ def test_the_last_of_a_name(spark: SparkSession) -> None:
         [("a", b"1"), ("a", None), ("_RF_BRIDGE_IDS", None)], [("_RF_BRIDGE_x", b"1")],
     )  # fmt: skip
     found = rows.orderBy("number").select(
-        envelopes.last("headers", "a"), envelopes.has("a"), hops.left_behind().isNotNull()
+        envelopes.header("a"), envelopes.has("a"), hops.left_behind().isNotNull()
     )
 
     assert [tuple(row) for row in found.collect()] == [

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.names import Anomaly, rows
+from reconcile.anomalies.names import Anomaly, rows, text
 from reconcile.run.frames.evidence import ONCE, RECORD
 from reconcile.run.frames.hops import KEPT_MAX, SOURCE
 from reconcile.spark.hops import MALFORMED
@@ -58,11 +58,11 @@ def forgotten(again: DataFrame, followed: DataFrame) -> DataFrame:
     found = _counted(known, followed, ~below & there & far)
     kept = below | (there & (F.col("above") < F.col("capacity")))
     reason = (
-        F.when(below, _text("accepted although all below ", F.col("confirmed_kept"), " of its source was confirmed before"))
+        F.when(below, text("accepted although all below ", F.col("confirmed_kept"), " of its source was confirmed before"))
         .when(kept, "accepted although known: its lane had it before")
         .when(
             there,
-            _text("accepted again, with ", F.col("above"), " higher ones since then; the lane keeps ", F.col("capacity")),
+            text("accepted again, with ", F.col("above"), " higher ones since then; the lane keeps ", F.col("capacity")),
         )
         .otherwise("accepted again, but what the lane knew of hops was cleared, resized or reopened meanwhile")
     )  # fmt: skip
@@ -160,9 +160,5 @@ def unread(evidence: DataFrame) -> DataFrame:
     )
 
 
-def _of_hop(text: Column) -> Column:
-    return F.concat(F.lit("hop "), F.col("hop_source"), F.lit("/"), F.col("hop_offset").cast("string"), F.lit(": "), text)  # fmt: skip
-
-
-def _text(*parts: str | Column) -> Column:
-    return F.concat(*(F.lit(part) if isinstance(part, str) else part.cast("string") for part in parts))
+def _of_hop(problem: Column) -> Column:
+    return text("hop ", F.col("hop_source"), "/", F.col("hop_offset"), ": ", problem)

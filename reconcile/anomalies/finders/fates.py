@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.names import Anomaly, rows
+from reconcile.anomalies.names import Anomaly, rows, text
 from reconcile.spark.schemas import DIVERTED, FORWARDED, PASSED
 
 _CHANGED: Final = {
@@ -19,29 +19,21 @@ CHANGED: Final = " or ".join(_CHANGED.values())
 
 def doubled(evidence: DataFrame) -> DataFrame:
     """Return a row for each input with a second output."""
-    return rows(
-        evidence.where(SECOND),
-        Anomaly.DOUBLED,
-        F.when(F.col("fate").isin(*PASSED), "accepted again").otherwise(
-            "a second output, which is not an accepted one"
-        ),
-    )
+    other = "a second output, which is not an accepted one"
+    detail = F.when(F.col("fate").isin(*PASSED), "accepted again").otherwise(other)
+    return rows(evidence.where(SECOND), Anomaly.DOUBLED, detail)
 
 
 def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
     """Return outputs of inputs that an earlier run judged, and second outputs of deleted inputs."""
     strays = _without_input(evidence, spans).where(f"fate != {FORWARDED}")
-    judged = (F.col("offset") >= F.col("origin")) & (F.col("offset") < F.col("begin"))
-    second = (
-        (F.col("offset") >= F.col("begin")) & (F.col("offset") < F.col("read_from")) & (F.col("nth") == 2)
+    judged, second = (
+        F.expr("offset >= origin and offset < begin"),
+        F.expr("offset >= begin and offset < read_from and nth = 2"),
     )
-    return rows(
-        strays.where(judged | second),
-        Anomaly.DOUBLED,
-        F.when(judged, "judged by an earlier run, and now there is an output again").otherwise(
-            "two outputs name this input, which is deleted"
-        ),
-    )
+    again = F.when(judged, "judged by an earlier run, and now there is an output again")
+    detail = again.otherwise("two outputs name this input, which is deleted")
+    return rows(strays.where(judged | second), Anomaly.DOUBLED, detail)
 
 
 def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
@@ -75,9 +67,8 @@ def beyond_memory(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 def corrupted(evidence: DataFrame) -> DataFrame:
     """Return outputs that differ from their input."""
-    found = evidence.where(CHANGED)
     what = F.concat_ws(", ", *(F.when(F.col(flag), name) for name, flag in _CHANGED.items()))
-    return rows(found, Anomaly.CORRUPTED, F.concat(what, F.lit(" not as in the input")))
+    return rows(evidence.where(CHANGED), Anomaly.CORRUPTED, text(what, " not as in the input"))
 
 
 def _without_input(evidence: DataFrame, spans: DataFrame) -> DataFrame:

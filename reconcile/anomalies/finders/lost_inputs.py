@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.names import Anomaly, rows
+from reconcile.anomalies.names import Anomaly, rows, text
 from reconcile.run.frames.evidence import ONCE, PLACE
 from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import OBSERVED, REPEATS
@@ -40,7 +40,7 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     )
     found = plain.withColumn(
         "why", F.lit("neither accepted, in quarantine, nor known as a duplicate")
-    ).unionByName(others.withColumn("why", F.concat(F.lit("not accepted, and "), _unknown())))
+    ).unionByName(others.withColumn("why", text("not accepted, and ", _unknown())))
     # A diverted or observed duplicate has an output even if the original is not known, so a deleted ID
     # excuses nothing.
     return unknown_where_deleted(
@@ -79,9 +79,8 @@ def _unknown() -> Column:
         .when(F.col("ids") > 0, "the ring of its lane knew no earlier message with its ID")
         .otherwise("it has no ID that is checked")
     )
-    return F.when(
-        F.col("hop_source") > MALFORMED, F.concat(F.lit("its lane did not know its hop, and "), ring)
-    ).otherwise(ring)
+    of_hop = F.when(F.col("hop_source") > MALFORMED, "its lane did not know its hop, and ").otherwise("")
+    return text(of_hop, ring)
 
 
 def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> DataFrame:
@@ -96,20 +95,9 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
     others = others.where((~by_hop & (F.col("ids") == 0)) | (by_hop & ~F.col("detects")))
     said = orphans.where(F.col("fate").isin(*REPEATS)).join(rule, on="address", how="inner")
     found = said.unionByName(others)
-    why = F.when(F.col("original").isNull(), _unknown())
-    return unknown_where_deleted(
-        found.withColumn(
-            "why",
-            why.otherwise(
-                F.concat(
-                    F.lit("its original is given as "),
-                    F.col("original"),
-                    F.lit(", which is wrong, or was forgotten"),
-                )
-            ),
-        ),
-        Anomaly.WRONG_VERDICT,
-    )
+    named = text("its original is given as ", F.col("original"), ", which is wrong, or was forgotten")
+    why = F.when(F.col("original").isNull(), _unknown()).otherwise(named)
+    return unknown_where_deleted(found.withColumn("why", why), Anomaly.WRONG_VERDICT)
 
 
 def unknown_where_deleted(found: DataFrame, anomaly: Anomaly, *, by_id: Column | None = None) -> DataFrame:
@@ -134,9 +122,7 @@ def unknown_where_deleted(found: DataFrame, anomaly: Anomaly, *, by_id: Column |
     return rows(
         found,
         anomaly,
-        F.when(
-            gone, F.concat(F.lit(f"{anomaly.value} or not, the evidence is deleted: "), F.col("why"))
-        ).otherwise(F.col("why")),
+        text(F.when(gone, f"{anomaly.value} or not, the evidence is deleted: ").otherwise(""), F.col("why")),
         anomaly=F.when(gone, Anomaly.GAP.value).otherwise(anomaly.value),
         suspected=F.when(gone, anomaly.value),
     )

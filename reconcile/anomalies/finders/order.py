@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.names import Anomaly, rows
+from reconcile.anomalies.names import Anomaly, rows, text
 from reconcile.run.frames import id_positions
 from reconcile.run.frames.evidence import PLACE
 from reconcile.spark.schemas import PASSED
@@ -59,27 +59,11 @@ def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
         " or (offset = other_offset and part_number < other_part))"
     )
     scattered = F.col("out_partition") != F.col("before_partition")
-    return rows(
-        seen,
-        Anomaly.REORDERED,
-        F.when(
-            scattered,
-            F.concat(
-                F.lit("its group is also in accepted partition "), F.col("before_partition").cast("string")
-            ),
-        ).otherwise(
-            F.concat(
-                F.lit("accepted after offset "),
-                F.col("other_offset").cast("string"),
-                F.when(
-                    F.col("other_part") > 0,
-                    F.concat(F.lit(", part "), F.col("other_part").cast("string"), F.lit(",")),
-                ).otherwise(""),
-                F.lit(" of its group"),
-            )
-        ),
-        other_partition=F.col("partition"),
-    )
+    apart = text("its group is also in accepted partition ", F.col("before_partition"))
+    part = F.when(F.col("other_part") > 0, text(", part ", F.col("other_part"), ",")).otherwise("")
+    after = text("accepted after offset ", F.col("other_offset"), part, " of its group")
+    detail = F.when(scattered, apart).otherwise(after)
+    return rows(seen, Anomaly.REORDERED, detail, other_partition=F.col("partition"))
 
 
 def reordered_across(
@@ -120,15 +104,9 @@ def reordered_across(
     found = both.withColumn(
         "other_offset", F.when(late, F.col("last_in.offset")).when(soon, F.col("last_out.offset"))
     ).where("other_offset is not null")
-    return rows(
-        found,
-        Anomaly.REORDERED,
-        F.concat(
-            F.when(F.col("other_offset") > F.col("offset"), "accepted after").otherwise("accepted before"),
-            F.lit(" offset "), F.col("other_offset").cast("string"), F.lit(" of its group, which the last run judged"),
-        ),
-        other_partition=F.col("partition"),
-    )  # fmt: skip
+    side = F.when(F.col("other_offset") > F.col("offset"), "accepted after").otherwise("accepted before")
+    detail = text(side, " offset ", F.col("other_offset"), " of its group, which the last run judged")
+    return rows(found, Anomaly.REORDERED, detail, other_partition=F.col("partition"))
 
 
 def scattered_across(evidence: DataFrame, earlier: DataFrame, outputs: DataFrame) -> DataFrame:
@@ -148,11 +126,9 @@ def scattered_across(evidence: DataFrame, earlier: DataFrame, outputs: DataFrame
         ~F.array_contains("before", F.col("out_partition"))
     )
     placed = found.select(*line, "out_partition", "before", "first.*")
-    text = F.concat(
-        F.lit("its group was in accepted partition "),
-        F.array_join(F.array_sort("before").cast("array<string>"), ", "),
-    )
-    return rows(placed, Anomaly.REORDERED, F.concat(text, F.lit(" in the last run")))
+    partitions = F.array_join(F.array_sort("before").cast("array<string>"), ", ")
+    detail = text("its group was in accepted partition ", partitions, " in the last run")
+    return rows(placed, Anomaly.REORDERED, detail)
 
 
 def _accepted(evidence: DataFrame) -> DataFrame:

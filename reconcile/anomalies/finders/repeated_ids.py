@@ -16,10 +16,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders.ring_ranks import CAME, INPUT, routed
-from reconcile.anomalies.names import Anomaly, rows
+from reconcile.anomalies.names import Anomaly, rows, text
 from reconcile.run.frames.evidence import FORWARDED_ROUTE
 from reconcile.run.frames.journal import empties, judged_before
-from reconcile.spark.constants import constant
+from reconcile.spark.columns import constant
 
 _ID = ["id_address", "id"]
 _RING = ["address", "lane"]
@@ -75,15 +75,13 @@ def cross_lane(repeated: DataFrame, run: int, rules: DataFrame, input_topics: Se
     )
     same = F.col("one.address") == F.col("other.address")
     topics = constant(input_topics, "array<string>")
-    away = F.concat(
-        F.lit(", as "), F.get(topics, F.col("one.address")), F.lit("/"), F.col("one.partition").cast("string"), F.lit("/"),
-        F.col("one.offset").cast("string"),
-    )  # fmt: skip
+    topic = F.get(topics, F.col("one.address"))
+    away = text(", as ", topic, "/", F.col("one.partition"), "/", F.col("one.offset"))
     placed = nearest.withColumns({name: F.col(f"other.{name}") for name in place})
     return rows(
         placed.join(F.broadcast(rules.select("address", "max_age_ms")), on="address", how="inner"),
         Anomaly.CROSS_LANE,
-        F.concat(detail, F.when(same, "").otherwise(away)),
+        text(detail, F.when(same, "").otherwise(away)),
         anomaly=F.when(aged, Anomaly.OVERRUN.value).otherwise(Anomaly.CROSS_LANE.value),
         other_partition=F.when(same, F.col("one.partition")),
         other_offset=F.when(same, F.col("one.offset")),
@@ -170,22 +168,10 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     events of a successor lane lie after the first ID, and all events of a lane that passed on its IDs lie
     before the second ID.
     """
+    known_rules = ("address", "max_age_ms", "min_age_ms", "size", "whole_since", "renamed")
+    until = F.col("moved").alias("until")
     limits = (
-        pairs.join(
-            F.broadcast(
-                rules.select(
-                    "address",
-                    "max_age_ms",
-                    "min_age_ms",
-                    "size",
-                    "whole_since",
-                    F.col("moved").alias("until"),
-                    "renamed",
-                )
-            ),
-            on="address",
-            how="inner",
-        )
+        pairs.join(F.broadcast(rules.select(*known_rules, until)), on="address", how="inner")
         .withColumn("capacity", capacity)
         .withColumn("moved", (F.col("lane") != F.col("a_lane")) & (F.col("a_run") <= F.col("until")))
         .withColumn("renamed", F.col("a_run") <= F.col("renamed"))
@@ -245,10 +231,10 @@ def remembered(pairs: DataFrame) -> DataFrame:
     far = F.coalesce((F.col("between") >= F.col("capacity")) | outlived, F.lit(True))
     crossed = F.col("strangers") & ~aged
     beyond = (F.col("forgot") | F.col("moved") | F.col("renamed") | aged | far) & ~crossed
-    reason = F.concat(
-        F.lit("accepted although known, with "), F.when(F.col("exact"), "").otherwise("at most "), F.col("between").cast("string"),
-        F.lit(" IDs since then; the ring promises "), F.col("capacity").cast("string"),
-        F.when(promised, " while they are young (id_min_age), or the last ").otherwise(""), F.when(promised, F.col("size").cast("string")).otherwise(""),
+    reason = text(
+        "accepted although known, with ", F.when(F.col("exact"), "").otherwise("at most "), F.col("between"),
+        " IDs since then; the ring promises ", F.col("capacity"),
+        F.when(promised, text(" while they are young (id_min_age), or the last ", F.col("size"))).otherwise(""),
         F.when(F.col("renamed"), ", but its address has another name since, and new rings")
         .when(F.col("moved"), ", but its home has moved since: another partitioner")
         .when(F.col("forgot"), ", but was cleared, switched off or reopened meanwhile").otherwise(""),
@@ -261,7 +247,6 @@ def remembered(pairs: DataFrame) -> DataFrame:
             "crossed": crossed,
         }
     )
-    missing = F.lit("FORGOTTEN or not, evidence of messages between is deleted: ")
     anomaly = (
         F.when(F.col("crossed"), Anomaly.CROSS_LANE.value)
         .when(beyond, Anomaly.OVERRUN.value)
@@ -282,7 +267,10 @@ def remembered(pairs: DataFrame) -> DataFrame:
         judged,
         Anomaly.FORGOTTEN,
         F.when(F.col("crossed"), f"{_CROSSED}: the two have different groups")
-        .when(F.col("gone") & ~beyond, F.concat(missing, reason))
+        .when(
+            F.col("gone") & ~beyond,
+            text("FORGOTTEN or not, evidence of messages between is deleted: ", reason),
+        )
         .otherwise(reason),
         anomaly=F.col("judged"),
         suspected=F.when(F.col("gone") & ~beyond, Anomaly.FORGOTTEN.value),

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders.ring_ranks import routed
-from reconcile.anomalies.names import Anomaly, rows
+from reconcile.anomalies.names import Anomaly, rows, text
 from reconcile.run.frames.journal import emptied_before
 
 _RING: Final = ["address", "lane", "emptied"]
@@ -27,13 +27,14 @@ def given_twice(ids: DataFrame, events: DataFrame | None) -> DataFrame:
     return rows(
         found.where("nth > 1"),
         Anomaly.FORGOTTEN,
-        F.concat(
-            F.lit("its lane gave the sequence number "), F.col("sequence").cast("string"),
-            F.lit(" to another ID too: its ring did not know one of them when it judged the other"),
+        text(
+            "its lane gave the sequence number ",
+            F.col("sequence"),
+            " to another ID too: its ring did not know one of them when it judged the other",
         ),
         other_partition=F.col("first.partition"),
         other_offset=F.col("first.offset"),
-    )  # fmt: skip
+    )
 
 
 def with_heads(candidates: DataFrame, ids: DataFrame, events: DataFrame | None, run: int) -> DataFrame:

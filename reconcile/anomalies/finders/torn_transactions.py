@@ -7,9 +7,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders.lost_inputs import unknown_where_deleted
-from reconcile.anomalies.names import Anomaly
+from reconcile.anomalies.names import Anomaly, text
 from reconcile.run.frames.evidence import FIRST, RECORD
-from reconcile.spark.constants import constant
+from reconcile.spark.columns import constant
 from reconcile.spark.schemas import PASSED
 
 SHOWN_MAX: Final = 20  # part numbers that a row lists
@@ -30,11 +30,11 @@ def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) 
     rows = envelopes.join(by_record, on=RECORD, how="inner").join(
         F.broadcast(rules), on="address", how="inner"
     )
-    text = F.concat(
-        _numbers("found"), F.lit(" of "), F.col("parts").cast("string"), F.lit(" accepted, in "), F.array_join("found_in", ", "),
-        F.lit("; missing: "), _numbers("missing"), F.lit(", for "), F.array_join("missing_in", ", "),
+    why = text(
+        _numbers("found"), " of ", F.col("parts"), " accepted, in ", F.array_join("found_in", ", "),
+        "; missing: ", _numbers("missing"), ", for ", F.array_join("missing_in", ", "),
     )  # fmt: skip
-    return unknown_where_deleted(rows.withColumn("why", text), Anomaly.TORN)
+    return unknown_where_deleted(rows.withColumn("why", why), Anomaly.TORN)
 
 
 def _numbers(name: str) -> Column:
@@ -42,5 +42,4 @@ def _numbers(name: str) -> Column:
     some = F.array_join(F.slice(name, 1, SHOWN_MAX).cast("array<string>"), ", ")
     more = F.size(name) - SHOWN_MAX
     several = F.when(F.size(name) == 1, "part ").otherwise("parts ")
-    rest = F.when(more > 0, F.concat(F.lit(" and "), more.cast("string"), F.lit(" more"))).otherwise("")
-    return F.concat(several, some, rest)
+    return text(several, some, F.when(more > 0, text(" and ", more, " more")).otherwise(""))

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 
 from reconcile.page.report_data import DAY_MS, GROUPS_MAX, NAME_MAX, step_ms
 from reconcile.run.frames.evidence import ONCE
-from reconcile.spark.columns import of_schema, power_of_two
-from reconcile.spark.constants import constant
+from reconcile.spark.columns import constant, of_schema, power_of_two
 from reconcile.spark.schemas import ACCEPTED, NUMBERS, REPEATS
 
 RING: Final = "ring"

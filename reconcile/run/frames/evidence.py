@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from reconcile.spark.columns import of_schema
-from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, PASSED, QUARANTINED
+from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, IDS, INPUTS, OUTPUTS, PASSED, QUARANTINED
 
 RECORD = ["address", "partition", "offset"]  # place of an input record
 PLACE = [*RECORD, "part_number"]
@@ -163,10 +163,7 @@ def _columns() -> list[Column]:
 
 def carried_inputs(evidence: DataFrame) -> DataFrame:
     """Return inputs that wait for their home lane, for the next run."""
-    return evidence.where("waiting and has_input").select(
-        *PLACE, "parts", "part_address", "timestamp", "id", "group", "key_digest", "value_digest", F.col("value_bytes").cast("int").alias("value_bytes"),
-        "headers_digest", "hop_source", "hop_offset", "hop_confirmed", "passed_digest", "lane", "forward_offset",
-    )  # fmt: skip
+    return evidence.where("waiting and has_input").select(*of_schema(INPUTS, {}), "lane", "forward_offset")
 
 
 def carried_forwards(ahead: DataFrame) -> DataFrame:
@@ -176,17 +173,9 @@ def carried_forwards(ahead: DataFrame) -> DataFrame:
 
 def carried_outputs(ahead: DataFrame) -> DataFrame:
     """Return outputs of inputs beyond the cut, for the next run."""
-    return ahead.where(F.col("fate") != FORWARDED).select(
-        *PLACE, "fate", "out_address", F.col("parts").alias("out_parts"), F.col("timestamp").alias("out_timestamp"),
-        "out_partition", "out_offset", "sequence",
-        F.col("group_digest").alias("out_group_digest"),
-        F.col("key_digest").alias("out_key_digest"),
-        F.col("value_digest").alias("out_value_digest"),
-        F.col("value_bytes").alias("out_value_bytes"),
-        F.col("headers_digest").alias("out_headers_digest"),
-        F.col("passed_digest").alias("out_passed_digest"),
-        "original", "original_partition", "original_offset", "marked",
-    )  # fmt: skip
+    content = ("key_digest", "value_digest", "value_bytes", "headers_digest", "passed_digest")
+    columns = {f"out_{name}": F.col(name) for name in ("parts", "timestamp", "group_digest", *content)}
+    return ahead.where(F.col("fate") != FORWARDED).select(*of_schema(OUTPUTS, columns))
 
 
 def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
@@ -201,8 +190,11 @@ def accepted_ids(evidence: DataFrame, run: int) -> DataFrame:
     """Return :data:`reconcile.spark.schemas.IDS` of this run, without positions."""
     # The envelope's own ID has no group; only the parts have one.
     in_group = F.col("parts").isNull() | (F.col("part_number") > 0)
-    return evidence.where(F.expr(FIRST) & (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()).select(
-        "address", F.col("part_address").alias("id_address"), "id", "lane", "partition", "offset", "part_number",
-        "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
-        F.when(in_group, F.xxhash64("group")).alias("group_digest"), "home_digest", "sequence", "value_digest", F.lit(None).cast("bigint").alias("position"), F.lit(run).alias("run"),
-    )  # fmt: skip
+    special = {
+        "id_address": F.col("part_address"),
+        "group_digest": F.when(in_group, F.xxhash64("group")),
+        "position": F.lit(None),
+        "run": F.lit(run),
+    }
+    accepted = F.expr(FIRST) & (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()
+    return evidence.where(accepted).select(*of_schema(IDS, special))

@@ -1,8 +1,8 @@
 """Data frames of a run: topics within its cut, and state from the last run."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,10 +14,9 @@ from reconcile.run.history import id_store
 from reconcile.run.history.history import Run
 from reconcile.run.history.layout import ACCEPTED as ACCEPTED_IDS
 from reconcile.run.history.layout import RUN_COLUMN, results_folder
-from reconcile.run.history.rules import Rule, diverts
+from reconcile.run.history.rules import diverts
 from reconcile.spark import schemas, topic_reader
-from reconcile.spark.columns import small
-from reconcile.spark.constants import constant, value_of
+from reconcile.spark.columns import constant, small, value_of
 from reconcile.spark.files import Files
 
 _IDS_ON_DISK: Final = StructType(
@@ -141,7 +140,7 @@ class Frames(Sources):
         same = [address for address in self.addresses if address.name in self._same()]
         numbers = self.numbers()
         folders = [
-            id_store.address_folder(run, name)
+            id_store.address_folder(run.date, run.number, name)
             for run in chain
             for name in there.get(run.number, ())
             if name in numbers
@@ -280,6 +279,8 @@ class Frames(Sources):
         ]
         return small(self.spark, rows, schemas.FORWARD_COMMITTED)
 
-    def rules(self, several: Sequence[Rule]) -> DataFrame:
+    def rules(self, several: Sequence[Mapping[str, Any]]) -> DataFrame:
         """Return :data:`reconcile.spark.schemas.RULES`, one row for each address."""
-        return small(self.spark, [(number, *item) for number, item in enumerate(several)], schemas.RULES)
+        return small(
+            self.spark, [[rule[name] for name in schemas.RULES.names] for rule in several], schemas.RULES
+        )

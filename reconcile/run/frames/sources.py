@@ -12,7 +12,7 @@ from reconcile.run.frames.distributions import by_address
 from reconcile.run.history.cut import AddressCut, TopicCut, ranges
 from reconcile.run.history.rings import Rings
 from reconcile.spark import columns, outputs, topic_reader
-from reconcile.spark.constants import constant
+from reconcile.spark.columns import constant
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVENTS, LONG, QUARANTINED
 from ringfence_kafka.config.chains import feeders
 from ringfence_kafka.config.settings import AddressSettings
@@ -121,7 +121,7 @@ class Sources:
         if not beyond:
             return None
         records = topic_reader.scan(self.spark, self.options, beyond)
-        return records.select(columns.address_of(self._input_numbers()).alias("address"), "partition")
+        return records.select(columns.by_topic(self._input_numbers(), "int").alias("address"), "partition")
 
     def events(
         self, journal: str, spans: Mapping[int, tuple[int, int]], begins: Mapping[str, int]

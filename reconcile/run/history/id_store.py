@@ -32,12 +32,7 @@ def _id_folders(files: Files) -> Iterator[tuple[int, str]]:
                 yield int(number), f"{ACCEPTED}/{date}/{name}"
 
 
-def address_folder(run: Run, address: str) -> str:
-    """Return the folder of a run's IDs of one address."""
-    return folder_of(run.date, run.number, address)
-
-
-def folder_of(date: str, number: int, address: str) -> str:
+def address_folder(date: str, number: int, address: str) -> str:
     """Return the folder of an address's IDs, by date and number of the run."""
     return f"{layout.ids_folder(date, number)}/{_ADDRESS}{address}"
 
@@ -94,13 +89,14 @@ def forget(runs: RunHistory, today: str, keep_days: int, rings: Mapping[str, Rin
                 runs.files.delete(f"{ACCEPTED}/date={run.date}")
             continue
         for name in gone:
-            runs.files.delete(address_folder(run, name))
+            runs.files.delete(address_folder(run.date, number, name))
     _forget_results(runs, [last] if base is None else [last, base], oldest)
 
 
 def _note(files: Files, run: Run, addresses: Sequence[str]) -> None:
     """Record folders before they are deleted, since other missing folders count as damage."""
-    known, gone = forgotten(files, run.number), {address_folder(run, address) for address in addresses}
+    known = forgotten(files, run.number)
+    gone = {address_folder(run.date, run.number, address) for address in addresses}
     if gone - known:
         files.write_text(
             layout.forgotten_of(run.number), "".join(f"{name}\n" for name in sorted(known | gone))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reconcile.run.history.cut import AddressCut
 from ringfence_kafka.config.settings import AddressSettings
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _Kept = TypeVar("_Kept")
 _INPUT = "input_topic"
+_OF_ADDRESSES = ("accepted", "known", "complete", "earliest", "rules", "whole_since", "left", "events_from")
 
 
 def renamed(addresses: Sequence[AddressSettings], base: "Run | None") -> dict[str, str]:
@@ -44,20 +45,8 @@ def called(run: "Run", former: Mapping[str, str]) -> "Run":
     summary = run.summary
     if "addresses" in summary:
         summary = {**summary, "addresses": moved(summary["addresses"])}
-    return replace(
-        run,
-        accepted=moved(run.accepted),
-        known=moved(run.known),
-        complete=moved(run.complete),
-        held=fresh(run.held),
-        consumed=fresh(run.consumed),
-        earliest=moved(run.earliest),
-        rules=moved(run.rules),
-        whole_since=moved(run.whole_since),
-        left=moved(run.left),
-        events_from=moved(run.events_from),
-        summary=summary,
-    )
+    present: dict[str, Any] = {name: moved(getattr(run, name)) for name in _OF_ADDRESSES}
+    return replace(run, summary=summary, held=fresh(run.held), consumed=fresh(run.consumed), **present)
 
 
 def with_former(cuts: Mapping[str, AddressCut], former: Mapping[str, str]) -> dict[str, AddressCut]:

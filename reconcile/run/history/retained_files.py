@@ -66,7 +66,7 @@ def _read(runs: RunHistory, base: Run | None, cuts: Mapping[str, AddressCut]) ->
     for run in runs.chain(base):
         same = {name for name, cut in cuts.items() if not run.judged_another(cut.input)}
         names = same | {runs.former[name] for name in same if name in runs.former}
-        yield from ((run, address_folder(run, name)) for name in sorted(names))
+        yield from ((run, address_folder(run.date, run.number, name)) for name in sorted(names))
     left: Collection[int] = {base.left_by(cut) for cut in cuts} if base is not None else ()
     for number in sorted(left):
         if (of_it := runs.finished.get(number)) is not None:

@@ -116,10 +116,6 @@ class Rings:
         """Return the input partitions of a present ring."""
         return self.layout.partitions_of(ring - self.start)
 
-    def at(self, number: int) -> int:
-        """Return the first ring of the layout in force at an offset of the journal."""
-        return self.starts[sum(change.number <= number for change in self.regroups)]
-
     @cached_property
     def ancestors(self) -> dict[int, frozenset[int]]:
         """Ring → former rings whose newest IDs it holds, also through other rings."""

@@ -4,7 +4,7 @@ Workers use the configuration of their start, so a change in the file may not be
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from reconcile.anomalies.names import Anomaly, Doubt
 from reconcile.run.history import renames
@@ -58,27 +58,6 @@ _OF_OLD_OUTPUTS: Final = frozenset(Anomaly) - {
     Anomaly.GAP,
 }
 """Anomalies that outputs of a deleted topic may cause, if a new topic has its name."""
-
-
-class Rule(NamedTuple):
-    """:data:`reconcile.spark.schemas.RULES` of one address."""
-
-    max_age_ms: int
-    min_age_ms: int
-    size: int
-    largest: int
-    divert: bool
-    observes: bool
-    enforces: bool
-    diverts_conflicts: bool
-    detects: bool
-    outputs_gone: bool
-    targets_gone: bool
-    evidence_deleted: bool
-    lanes_whole: Sequence[int]
-    whole_since: int
-    moved: int
-    renamed: int
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
@@ -192,8 +171,8 @@ def rules_of(
     observing: Collection[int],
     dropping: Collection[int],
     complete: Mapping[str, bool],
-) -> list[Rule]:
-    """Return the rules of the addresses.
+) -> list[dict[str, Any]]:
+    """Return :data:`reconcile.spark.schemas.RULES` of the addresses.
 
     Args:
         addresses: All addresses.
@@ -208,26 +187,27 @@ def rules_of(
     """
     base = chain[0] if chain else None
     return [
-        Rule(
-            max_age_ms=round(address.id_max_age * 1000),
-            min_age_ms=_promise_of(address)[0],
-            size=_promise_of(address)[1],
-            largest=largest[n],
-            divert=diverts(address, base) and n not in observing and n not in dropping,
-            observes=n in observing,
-            enforces=enforces(address, base),
-            diverts_conflicts=diverts_conflicts(address, base) and n not in observing,
-            detects=n in detects,
-            outputs_gone=any(
+        {
+            "address": n,
+            "max_age_ms": round(address.id_max_age * 1000),
+            "min_age_ms": _promise_of(address)[0],
+            "size": _promise_of(address)[1],
+            "largest": largest[n],
+            "divert": diverts(address, base) and n not in observing and n not in dropping,
+            "observes": n in observing,
+            "enforces": enforces(address, base),
+            "diverts_conflicts": diverts_conflicts(address, base) and n not in observing,
+            "detects": n in detects,
+            "outputs_gone": any(
                 topic.lost for role, topic in cuts[address.name].topics().items() if role != "input"
             ),
-            targets_gone=any(topic.lost for topic in cuts[address.name].targets),
-            evidence_deleted=not complete[address.name],
-            lanes_whole=lanes_whole(address.name, cuts[address.name], base, largest[n]),
-            whole_since=whole_since(address.name, cuts[address.name], base, number),
-            moved=moved(address, chain, number),
-            renamed=renames.since(address, chain),
-        )
+            "targets_gone": any(topic.lost for topic in cuts[address.name].targets),
+            "evidence_deleted": not complete[address.name],
+            "lanes_whole": lanes_whole(address.name, cuts[address.name], base, largest[n]),
+            "whole_since": whole_since(address.name, cuts[address.name], base, number),
+            "moved": moved(address, chain, number),
+            "renamed": renames.since(address, chain),
+        }
         for n, address in enumerate(addresses)
     ]
 

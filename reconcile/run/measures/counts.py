@@ -16,8 +16,7 @@ from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.journal import Journal
 from reconcile.run.history.history import LaneCounts
 from reconcile.run.measures import candidates
-from reconcile.spark.columns import small
-from reconcile.spark.constants import constant
+from reconcile.spark.columns import constant, small
 from reconcile.spark.schemas import ACCEPTED, EMPTIED, OBSERVED, QUARANTINED, REPEATS
 from reconcile.spark.topic_reader import Ranges
 

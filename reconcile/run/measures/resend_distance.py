@@ -20,8 +20,7 @@ from pyspark.sql import functions as F
 
 from reconcile.run.frames import id_positions
 from reconcile.run.frames.evidence import FIRST
-from reconcile.spark.columns import has_no_value, power_of_two
-from reconcile.spark.constants import constant
+from reconcile.spark.columns import constant, has_no_value, power_of_two
 from reconcile.spark.schemas import ACCEPTED, REPEATS, RESENDS
 
 _LANE = ["address", "lane"]

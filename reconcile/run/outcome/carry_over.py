@@ -37,7 +37,9 @@ def finished_run(
     whole = complete(settings, base, cuts)
     for address, of in zip(settings.addresses, rings, strict=True):
         largest = found.largest.get(address.name, address.ring_capacity)
-        whole[address.name] |= _full(known.get(address.name, {}), of, largest)
+        ids = known.get(address.name, {})
+        # each lane accepted a full ring of IDs since evidence was last missing
+        whole[address.name] |= all(ids.get(ring, 0) >= largest for ring in of.now)
     recreated = {name: cut.input.recreated for name, cut in cuts.items()}
     return Run(
         number,
@@ -75,11 +77,6 @@ def complete(settings: Settings, base: Run | None, cuts: Mapping[str, AddressCut
         and not evidence_deleted(cuts[address.name])
         for address in settings.addresses
     }
-
-
-def _full(known: Mapping[int, int], rings: Rings, largest: int) -> bool:
-    """Return whether each lane accepted a full ring of IDs since evidence was last missing."""
-    return all(known.get(ring, 0) >= largest for ring in rings.now)
 
 
 def events_from(

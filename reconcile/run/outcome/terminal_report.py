@@ -89,11 +89,6 @@ def _tasks_done(spark: SparkSession) -> str:
     return ""
 
 
-def terminal() -> Console:
-    """Return the console for results."""
-    return conf.terminal.console()
-
-
 def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -> None:
     """Print the counts of each address, the advice and the verdict."""
     table = Table(title=f"Run {document['night']}: inputs against outputs")
@@ -133,7 +128,7 @@ class Judged:
 
 def print_result(judged: Judged, out: str | None, again: Sequence[str]) -> None:
     """Print the result of a run, its places, and commands to show and acknowledge it with ``again``."""
-    document, console = judged.document, terminal()
+    document, console = judged.document, conf.terminal.console()
     show(document, judged.advice, console)
     number = str(document["night"])
     found = any(

@@ -249,7 +249,7 @@ class Judge:
         kept = self._frames.named(placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1]))
         first, *others = self._frames.addresses
         if not others and found.accepted[first.name]:  # else rows are sorted, to find their folders
-            path = files.at(id_store.folder_of(self.date, number, first.name))
+            path = files.at(id_store.address_folder(self.date, number, first.name))
             kept.drop("address").write.mode("overwrite").parquet(path)
         else:
             path = files.at(ids_folder(self.date, number))
@@ -295,32 +295,27 @@ class Judge:
         times = [found.times.get(address.name, (0, 0)) for address in self._frames.addresses]
         dropping = resend_distance.among("address", found.dropping)
         lost = [anomalies.get(Anomaly.LOST, 0) for anomalies in found.anomalies.values()]
-        if not any([*lost, *found.unknown.values()]):
-            return [distributions.moments(evidence, None, times, dropping), distributions.groups(evidence)]
-        return [
-            distributions.moments(evidence, orphans, times, dropping),
-            distributions.groups(evidence),
-            distributions.orphaned(orphans),
-        ]
+        some = orphans if any([*lost, *found.unknown.values()]) else None
+        made = [distributions.moments(evidence, some, times, dropping), distributions.groups(evidence)]
+        return made if some is None else [*made, distributions.orphaned(some)]
 
     def _resends(self) -> list[DataFrame]:
         """Return :data:`reconcile.spark.schemas.NUMBERS` of resends in this run and recent runs."""
         seen = self._frames.resends(self.recent, self.workspace.number)
         if seen is None:
             return []
-        own = self._frames.resends((), self.workspace.number)
-        conflicts = [] if own is None else [distributions.conflicts(narrow(own, self._found.total("input")))]
         seen = narrow(seen, self._found.total("input") + sum(run.inputs for run in self.recent))
         made = [
             distributions.ring(seen, self.confidence),
             distributions.ring_by_lane(seen),
             distributions.bins(seen),
-            *conflicts,
         ]
-        overrun = any(anomalies.get(Anomaly.OVERRUN) for anomalies in self._found.anomalies.values())
-        own = self._frames.resends((), self.workspace.number) if overrun else None
+        own = self._frames.resends((), self.workspace.number)
         if own is not None:
-            made.append(distributions.enough(narrow(own, self._found.total("input")), 1 - self.overrun_max))
+            own = narrow(own, self._found.total("input"))
+            made.append(distributions.conflicts(own))
+            if any(anomalies.get(Anomaly.OVERRUN) for anomalies in self._found.anomalies.values()):
+                made.append(distributions.enough(own, 1 - self.overrun_max))
         return made
 
 

@@ -3,6 +3,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
+from pyspark.sql import Row
 
 from reconcile.page.report_data import Finding
 from reconcile.run.outcome import report_model
@@ -65,7 +66,7 @@ def test_what_is_gone_is_not_read(suspected: str | None, commands: int) -> None:
     """A GAP has no command for the deleted input, which would wait or show later records. The output still exists, and has one."""
     row = dict.fromkeys(Finding.__dataclass_fields__) | {"anomaly": "GAP", "topic": "t", "detail": "why"}
     row |= {"partition": 0, "offset": 4, "out_topic": "o", "out_partition": 1, "out_offset": 9}
-    seen = read(replace(PLAIN, findings=[report_model.finding(row | {"suspected": suspected})]))
+    seen = read(replace(PLAIN, findings=[report_model.finding(Row(**row, suspected=suspected))]))
 
     assert len(seen.commands) == commands
     assert "-t o -p 1 -o 9" in seen.commands[-2]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from reconcile.session.executor_watch import NOTICE_S, Demand, Watch, compared
+from reconcile.session.executor_watch import NOTICE_S, Demand, SparkCluster, Watch, compared
 
 MASTER = "spark://spark-1:7077"
 WORKER = {
@@ -11,7 +11,7 @@ WORKER = {
 
 
 @dataclass
-class _Cluster:
+class _Cluster(SparkCluster):
     there: int = 0
     due: bool = True
     cancelled: int = 0

@@ -108,7 +108,7 @@ def test_lanes_of_which_all_ids_are_known() -> None:
     assert [rules.lanes_whole("a", _cut(role), base, 4) for role in ("input", "accepted")] == [[], []]
     assert rules.lanes_whole("a", _cut(), None, 0) == rules.lanes_whole("b", _cut(), base, 0) == []
     (rule,) = rules.rules_of([_address()], {"a": _cut()}, [base], 2, [5], {0}, (), {0}, {"a": False})
-    assert (rule.evidence_deleted, rule.lanes_whole) == (True, [0])
+    assert (rule["evidence_deleted"], rule["lanes_whole"]) == (True, [0])
 
 
 def test_since_when_homes_are_where_they_are() -> None:
