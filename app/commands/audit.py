@@ -90,7 +90,7 @@ def audit(
     settings = settings_if_any(config)
     silence_clients()
     require_spark()
-    from reconcile.audit.extent import seconds_of
+    from reconcile.audit.topic import seconds_of
 
     try:
         seconds_of(since or "1h")

@@ -14,28 +14,27 @@ NO_SIZE: Final = "# no id_cache_size: less than an hour of traffic does not show
 def toml(audit: Audit) -> str:
     """Return the address as an entry for ringfence.toml."""
     keys = audit.settings
+    in_header = keys.duplicate_id_from == "header"
     values: dict[str, object] = {
         "name": audit.configured or audit.topic.name,
         "partitioner": audit.partitioner,
+        "id_cache_size": audit.recommended,
+        "lanes": keys.lanes or None,
+        "input_topic": audit.topic.name if audit.configured not in {"", audit.topic.name} else None,
+        "duplicate_id_from": None if in_header else keys.duplicate_id_from,  # JSON writes a tuple as a list
+        "duplicate_id_headers": keys.duplicate_id_headers if in_header else None,
+        "duplicate_id_missing": None
+        if keys.duplicate_id_missing == "unchecked"
+        else keys.duplicate_id_missing,
+        "group_header": keys.group_header or None,
+        "id_max_age": keys.id_max_age or None,
     }
-    if audit.recommended is not None:
-        values["id_cache_size"] = audit.recommended
-    if keys.lanes:
-        values["lanes"] = keys.lanes
-    if audit.configured and audit.configured != audit.topic.name:
-        values["input_topic"] = audit.topic.name
-    if keys.duplicate_id_from != "header":
-        values["duplicate_id_from"] = keys.duplicate_id_from  # JSON writes a tuple as a list
-    else:
-        values["duplicate_id_headers"] = list(keys.duplicate_id_headers)
-    if keys.duplicate_id_missing != "unchecked":
-        values["duplicate_id_missing"] = keys.duplicate_id_missing
-    if keys.group_header:
-        values["group_header"] = keys.group_header
-    if keys.id_max_age:
-        values["id_max_age"] = keys.id_max_age
     lines = [] if audit.recommended is not None else [NO_SIZE]
-    lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    lines += [
+        f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        for name, value in values.items()
+        if value is not None
+    ]
     if header := obvious_group_header(audit):
         # The audit measured lanes without this header. A large group in one lane may need a far larger ring.
         lines.append(f"# {header} looks like a group: run again with --group-header {header}")

@@ -17,7 +17,6 @@ distances it counts as accepted again.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
@@ -34,16 +33,19 @@ _PLACE = ["moment", "partition", "offset"]
 _BEFORE = -1  # end of a range of moments that excludes the current moment
 
 
-class IDs(NamedTuple):
-    """Numbers of records with and without an ID, and the time for which an ID counts."""
+def arrived(
+    records: DataFrame,
+    layout: LaneLayout,
+    partitioner: str,
+    *,
+    with_id: int,
+    without_id: int,
+    max_age_ms: int,
+) -> DataFrame:
+    """Return :data:`reconcile.spark.schemas.ARRIVED` of an audited topic's records.
 
-    there: int
-    missing: int
-    max_age_ms: int = 0  # 0 = forever
-
-
-def arrived(records: DataFrame, layout: LaneLayout, partitioner: str, ids: IDs) -> DataFrame:
-    """Return :data:`reconcile.spark.schemas.ARRIVED` of an audited topic's records."""
+    ``with_id`` and ``without_id`` are their numbers. An ID counts for ``max_age_ms``; 0 = forever.
+    """
     partitions = layout.partitions
     # A single partition is ordered by offset, so the sort for moments is not needed.
     in_order = Window.partitionBy("partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
@@ -56,9 +58,9 @@ def arrived(records: DataFrame, layout: LaneLayout, partitioner: str, ids: IDs) 
     )  # fmt: skip
     # Separate frames: in a window by ID, all records without an ID would be one partition.
     frames = []
-    if ids.there:
-        frames.append(_identified(placed.where("id is not null"), ids.max_age_ms))
-    if ids.missing:
+    if with_id:
+        frames.append(_identified(placed.where("id is not null"), max_age_ms))
+    if without_id:
         frames.append(placed.where("id is null").select(*_columns({"has_id": F.lit(False)})))
     return concatenated(frames)
 
@@ -204,7 +206,7 @@ def murmur2(data: Column) -> Column:
     words = F.transform(words, lambda word: _times(word.bitwiseXOR(F.shiftright(word, 24))))
     rest = length.bitwiseAND(3)
     # Pad the last bytes with zeros to four, so that the same swap gives their little-endian number.
-    tail = _swapped_text(F.rpad(text.substr(count * 8 + 1, rest * 2), 8, "0"))
+    tail = _let(_number(F.rpad(text.substr(count * 8 + 1, rest * 2), 8, "0")), _swapped)
     return F.aggregate(
         words,
         F.lit(SEED).bitwiseXOR(length.cast("bigint")),
@@ -230,10 +232,6 @@ def _times(value: Column) -> Column:
 
 def _number(digits: Column) -> Column:
     return F.conv(digits, 16, 10).cast("bigint")
-
-
-def _swapped_text(digits: Column) -> Column:
-    return _let(_number(digits), _swapped)
 
 
 def _swapped(word: Column) -> Column:

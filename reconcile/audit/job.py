@@ -3,7 +3,6 @@
 It joins no consumer group, and needs only Describe and Read on the topic.
 """
 
-import datetime as dt
 import json
 import math
 import sys
@@ -23,18 +22,17 @@ from reconcile.audit.result import Audit, document
 from reconcile.audit.topic import Topic, Wanted, surveyed
 from reconcile.cluster.admin import Admin
 from reconcile.job import opened
-from reconcile.page import PAGE
+from reconcile.page import PAGE, formatting
 from reconcile.page.pages import put, written
 from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring, step_ms
 from reconcile.run.outcome.terminal_report import progress
 from reconcile.session.executor_watch import TIMEOUT_S
 from reconcile.session.session import fit_to, local_dir, required, session
-from reconcile.session.spark_errors import SPARK, SparkError, explained, of_spark
+from reconcile.session.spark_errors import SPARK, explained, of_spark
 from reconcile.session.stop_signals import Stop, StoppedError, stoppable
 from reconcile.spark.files import Files, LocalFiles, is_local, named, proved
 from reconcile.spark.source_options import kafka_options, refuse_callback
 from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
-from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.process.step_progress import steps
 from ringfence_kafka.wording import counted as number_of
 
@@ -120,7 +118,13 @@ def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
     except (*SPARK, AssertionError) as error:
         if (found := of_spark(error)) is None:
             raise
-        raise _explained(found, topic) from error
+        raise explained(
+            found,
+            gone=f"run this again, or read a part of {topic.name} that stays longer: --since 1h, --last 100000",
+            less="audit less: --since, --last",
+            disk=f"Spark sorts below spark.local.dir ({local_dir()}): make room, or audit less: --since, --last",
+            after="fix that, and run again",
+        ) from error
 
 
 def _nothing_yet(request: Request, topic: Topic) -> Audit:
@@ -158,16 +162,6 @@ def keep(audit: Audit, files: Files) -> bool:
     return page is not None
 
 
-def _explained(error: SparkError, topic: Topic) -> RingfenceError:
-    return explained(
-        error,
-        gone=f"run this again, or read a part of {topic.name} that stays longer: --since 1h, --last 100000",
-        less="audit less: --since, --last",
-        disk=f"Spark sorts below spark.local.dir ({local_dir()}): make room, or audit less: --since, --last",
-        after="fix that, and run again",
-    )
-
-
 def figures(audit: Audit, notes: Sequence[str]) -> Figures:
     """Return the figures, with the audited topic as the only address."""
     return Figures(
@@ -187,10 +181,8 @@ def _subtitle(audit: Audit) -> str:
 
 
 def _day(at: int) -> str:
-    try:
-        return dt.datetime.fromtimestamp(at / 1000, dt.UTC).isoformat(" ", "minutes")[:16]
-    except (OverflowError, ValueError, OSError):
-        return f"{at} ms"
+    when = formatting.moment(at)
+    return f"{at} ms" if when is None else when.isoformat(" ", "minutes")[:16]
 
 
 def _address(audit: Audit) -> AddressFigures:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from reconcile.audit import frames, keys, resend_counts
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Audit, Bridges, Resends, Transactions
+from reconcile.page.report_data import Moment
 from reconcile.spark import columns, envelopes, topic_reader
 from reconcile.spark.columns import Dialect
 from reconcile.spark.hops import MALFORMED
@@ -76,17 +77,20 @@ class Counter:
 
     def _resends(self, audit: Audit, records: DataFrame) -> Audit:
         with kept(_arrived(audit, records, audit.sum("with_id"))) as arrived:
-            tally = resend_counts.tallied(arrived, audit.layout.lanes, audit.first_ms, audit.last_ms)
-            resent = sum(row["resends"] for row in tally.partitions)
-            self.progress.count(counted(resent, "resend"))
+            count = audit.layout.lanes
+            lanes, parts, moments = resend_counts.tallied(arrived, count, audit.first_ms, audit.last_ms)
+            resends = {row["place"]: row["resends"] for row in parts}
+            self.progress.count(counted(sum(resends.values()), "resend"))
             self.progress.start_step(STEPS[3])
-            placed = resend_counts.in_lanes(audit.found, tally.lanes, audit.layout.lanes)
+            placed = resend_counts.in_lanes(audit.found, lanes, count)
             found = self._measured(audit, arrived, placed)
-        resends = {row["place"]: row["resends"] for row in tally.partitions}
         return replace(
             audit,
             found=found,
-            moments=resend_counts.moments(tally.moments),
+            moments=[
+                Moment(row["at"], row["records"], row["records"] - row["dropped"], row["dropped"])
+                for row in moments
+            ],
             partitions=[
                 replace(partition, resends=resends.get(partition.partition, 0))
                 for partition in audit.partitions
@@ -100,8 +104,9 @@ class Counter:
         )
         there = audit.sum("keyed") if id_from == "key" else audit.records - audit.sum("tombstones")
         with kept(_arrived(audit, records, there)) as arrived:
-            tally = resend_counts.tallied(arrived, audit.layout.lanes, audit.first_ms, audit.last_ms)
-            placed = resend_counts.in_lanes(Resends(id_from), tally.lanes, audit.layout.lanes)
+            count = audit.layout.lanes
+            lanes, _, _ = resend_counts.tallied(arrived, count, audit.first_ms, audit.last_ms)
+            placed = resend_counts.in_lanes(Resends(id_from), lanes, count)
             return self._measured(audit, arrived, placed)
 
     def _headers(self, audit: Audit) -> Audit:
@@ -125,9 +130,14 @@ class Counter:
 
 
 def _arrived(audit: Audit, records: DataFrame, with_id: int) -> DataFrame:
-    max_age_ms = round(audit.settings.id_max_age * 1000)
-    ids = frames.IDs(with_id, audit.records - with_id, max_age_ms)
-    return frames.arrived(records, audit.layout, audit.partitioner, ids)
+    return frames.arrived(
+        records,
+        audit.layout,
+        audit.partitioner,
+        with_id=with_id,
+        without_id=audit.records - with_id,
+        max_age_ms=round(audit.settings.id_max_age * 1000),
+    )
 
 
 def dialect(keys: AddressDefaults) -> columns.Dialect:
@@ -187,11 +197,8 @@ def count_transactions(
         F.count_if(sound & ~F.col("has_id")).alias("without_id"),
         F.coalesce(F.max("parts"), F.lit(0)).alias("largest"),
     ).collect()
-    names = ("count", "malformed", "parts", "part_ids", "without_id", "largest")
-    return Transactions(
-        **{name: row[name] for name in names},
-        addresses={printable(row["part_address"]): row["count"] for row in listed},
-    )
+    named = {printable(row["part_address"]): row["count"] for row in listed}
+    return Transactions(**row.asDict(), addresses=named)
 
 
 def _addresses() -> Column:

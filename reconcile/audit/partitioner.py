@@ -4,7 +4,6 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-NAMES: Final = ("murmur2", "crc32")
 EXPLAINED_MIN: Final = 0.9
 """Share of keyed records that a partitioner must explain. Below it, producers use several, or another one."""
 
@@ -54,7 +53,7 @@ def explained(sample: Iterable[Placed], partitions: int) -> dict[str, float]:
     return {
         name: sum(item.records for item in keyed if HASHES[name](item.key) % partitions == item.partition)
         / total
-        for name in NAMES
+        for name in HASHES
     }
 
 

@@ -1,15 +1,15 @@
 """Counts of resends by lane, partition, time and distance."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from reconcile.audit.result import LaneCount, Resends, Spread
-from reconcile.page.report_data import Bin, Moment, step_ms
+from reconcile.page.report_data import Bin, step_ms
 from reconcile.spark.columns import power_of_two
 
 _HALF: Final = Fraction(1, 2)
@@ -17,17 +17,8 @@ _MOST: Final = Fraction(99, 100)
 _SECOND_MS: Final = 1_000
 
 
-@dataclass(slots=True)
-class Tally:
-    """Collected rows, one list for each grouping."""
-
-    lanes: list[Any]
-    partitions: list[Any]
-    moments: list[Any]
-
-
-def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tally:
-    """Count by lane, partition, and time between two limits (ms), in one pass. ``lanes``: their number."""
+def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> list[list[Row]]:
+    """Return counts by lane, by partition, and by time between two limits (ms). ``lanes``: their number."""
     dropped = F.col("has_id") & ~F.col("fresh") & ~F.col("expired")
     step = step_ms(first_ms, last_ms)
     within = F.col("timestamp").between(first_ms, last_ms) & (F.col("timestamp") > 0)
@@ -52,8 +43,8 @@ def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tall
         .agg(F.grouping_id().alias("set"), *(F.count_if(name).alias(name) for name in counted))
         .orderBy("set", *by).collect()
     )  # fmt: skip
-    by_set = {number: [row for row in rows if row["set"] == number] for number in (0b011, 0b101, 0b110)}
-    return Tally(by_set[0b011], by_set[0b101], [row for row in by_set[0b110] if row["at"] is not None])
+    dated = [row for row in rows if row["set"] != 0b110 or row["at"] is not None]
+    return [[row for row in dated if row["set"] == number] for number in (0b011, 0b101, 0b110)]
 
 
 def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
@@ -69,13 +60,6 @@ def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
             for lane in range(lanes)
         ],
     )
-
-
-def moments(rows: Sequence[Any]) -> list[Moment]:
-    """Convert rows counted by time into moments."""
-    return [
-        Moment(row["at"], row["records"], row["records"] - row["dropped"], row["dropped"]) for row in rows
-    ]
 
 
 def spreads(resends: DataFrame, found: Resends, confidence: Fraction, capacity: int) -> Resends:

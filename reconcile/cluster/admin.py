@@ -55,7 +55,7 @@ class TopicFacts(NamedTuple):
 
 
 class Admin:
-    """Admin client. It joins no group."""
+    """Admin client. It joins no group. Each question raises BrokerUnavailableError if no broker answers."""
 
     def __init__(self, kafka: KafkaSettings, group: str) -> None:
         """Create the client. ``group`` is the workers' group, which is queried but not joined.
@@ -96,11 +96,7 @@ class Admin:
         return str(described.cluster_id or "")
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
-        """Return the topics that exist and that this user may see.
-
-        Raises:
-            BrokerUnavailableError: No broker answers.
-        """
+        """Return the topics that exist and that this user may see."""
         found = {}
         with self._answers():
             futures = self._admin.describe_topics(
@@ -126,7 +122,6 @@ class Admin:
         Offsets in undecided transactions do not count.
 
         Raises:
-            BrokerUnavailableError: No broker answers.
             PrerequisiteError: This user may not see the group.
         """
         wanted = kafka_client.ConsumerGroupTopicPartitions(
@@ -190,9 +185,6 @@ class Admin:
         """Return the last committed value of a key in each partition, if it is among the newest records.
 
         Partitions that this user may not read, or that do not answer in time, are absent.
-
-        Raises:
-            BrokerUnavailableError: No broker answers.
         """
         wanted = list(places)
         starts = self.log_starts(wanted)
@@ -225,11 +217,7 @@ class Admin:
             return sorted(self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics)
 
     def cleanup_policy(self, topic: str) -> str | None:
-        """Return ``cleanup.policy`` of a topic; None = unknown, or denied to this user.
-
-        Raises:
-            BrokerUnavailableError: No broker answers.
-        """
+        """Return ``cleanup.policy`` of a topic; None = unknown, or denied to this user."""
         wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
         with self._answers():
             try:

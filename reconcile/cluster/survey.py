@@ -60,10 +60,9 @@ class Survey:
             if (topic := cut.former_forward(settings.app.id, address)) is not None
         }
         topics = cluster.describe([*names, *former.values()])
-        there = {name: topic for name, topic in former.items() if topic in topics and topics[topic].readable}
-        roles = {
-            name: role | ({"forward": there[name]} if name in there else {}) for name, role in roles.items()
-        }
+        for name, topic in former.items():
+            if topic in topics and topics[topic].readable:
+                roles[name]["forward"] = topic
         missing = [topic for topic in names if topic not in topics]
         if missing:
             raise MissingTopicError(

@@ -9,11 +9,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from reconcile.page import formatting, plots, prose, trends
@@ -140,10 +139,10 @@ class _Address:
 def render(figures: Figures) -> str:
     """Render the page. Equal figures give equal text."""
     environment = Environment(
-        loader=FunctionLoader(_template), autoescape=True, undefined=StrictUndefined, finalize=_finalized,
+        loader=PackageLoader("reconcile.page", "."), autoescape=True, undefined=StrictUndefined, finalize=_finalized,
         trim_blocks=False,
     )  # fmt: skip
-    environment.filters.update(number=formatting.number, shortened=formatting.shortened)
+    environment.filters.update(number="{:,}".format, shortened=formatting.shortened)
     of_run = figures.verdict != ""
     addresses = [
         _address(it, f"a{at}", figures.bootstrap_servers, of_run=of_run)
@@ -156,10 +155,6 @@ def render(figures: Figures) -> str:
         figures=figures, verdict=trends.verdict_of(figures.verdict), of_run=of_run, addresses=addresses,
         totals=totals, trends=trends.drawn(figures.runs), findings_max=FINDINGS_MAX, open_max=OPEN_MAX,
     )  # fmt: skip
-
-
-def _template(name: str) -> str:
-    return (files("reconcile.page") / name).read_text("utf-8")
 
 
 def _finalized(value: Any) -> Any:

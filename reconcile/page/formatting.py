@@ -75,11 +75,6 @@ def shortened(text: str, limit: int = 150) -> str:
     return f"{text[: limit - _TAIL]} … {text[-_TAIL:]} ({len(text):,} characters)"
 
 
-def number(value: float) -> str:
-    """Return a number with thousands separators."""
-    return f"{value:,}"
-
-
 def compact(value: float) -> str:
     """Return a short number for an axis."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):

@@ -31,7 +31,7 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
         sum(getattr(moment, name) for moment in moments) for name in ("records", "duplicates")
     )
     description = (
-        f"{formatting.number(records)} records and {formatting.number(duplicates)} duplicates from "
+        f"{records:,} records and {duplicates:,} duplicates from "
         f"{formatting.time(begin)} to {formatting.time(end)} UTC, in intervals of "
         f"{formatting.span(step_ms)}."
     )
@@ -55,11 +55,11 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
     """Draw the share of resends that rings of each size catch, with present and recommended size."""
     recommended = ring.recommended or 0
     last = max(1.0, ring.capacity, recommended, *(bin_.upper for bin_ in bins if math.isfinite(bin_.upper)))
-    advised = "no size" if ring.recommended is None else formatting.number(recommended)
+    advised = "no size" if ring.recommended is None else f"{recommended:,}"
     description = (
-        f"Half of {formatting.number(ring.resends)} resends are within {formatting.number(ring.resend_distance_p50)} IDs, "
-        f"99 % within {formatting.number(ring.resend_distance_p99)}, all within {formatting.number(ring.resend_distance_max)}. "
-        f"{ring.key} is {formatting.number(ring.capacity)}, recommended {advised}."
+        f"Half of {ring.resends:,} resends are within {ring.resend_distance_p50:,} IDs, "
+        f"99 % within {ring.resend_distance_p99:,}, all within {ring.resend_distance_max:,}. "
+        f"{ring.key} is {ring.capacity:,}, recommended {advised}."
     )
     with drawing(NARROW, _SHARES_ALL) as made:
         axes = made.axes(top=_SHARES_TOP, height=_SHARES_HEIGHT)
@@ -69,9 +69,9 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
         shown = [10**power for power in powers if power % every == 0]
         axes.set_xticks(shown, [formatting.compact(item) for item in shown])
         made.label(axes, "distance in IDs: the size of ring that catches it")
-        marks = [Mark("recommended", recommended, f"recommended {formatting.number(recommended)}")]
+        marks = [Mark("recommended", recommended, f"recommended {recommended:,}")]
         if ring.capacity:
-            marks.append(Mark("capacity", ring.capacity, f"{ring.key} {formatting.number(ring.capacity)}"))
+            marks.append(Mark("capacity", ring.capacity, f"{ring.key} {ring.capacity:,}"))
         made.marks(axes, [mark for mark in marks if mark.at])
         return made.image("small", "Resend distance against ring size", description)
 
@@ -89,9 +89,7 @@ def ages(bins: Sequence[Bin]) -> str:
     marks = [Mark("most", most, f"99 % within {formatting.span(most * 1000)}")] if most <= last else []
     if half < min(most, last):
         marks.append(Mark("half", half, f"half within {formatting.span(half * 1000)}"))
-    description = (
-        ", ".join([f"Of {formatting.number(total)} resends", *(mark.text for mark in reversed(marks))]) + "."
-    )
+    description = ", ".join([f"Of {total:,} resends", *(mark.text for mark in reversed(marks))]) + "."
     with drawing(NARROW, _SHARES_ALL) as made:
         axes = made.axes(top=_SHARES_TOP, height=_SHARES_HEIGHT)
         made.cumulative(axes, _shares(bins, first, last), first, last)
@@ -106,10 +104,7 @@ def ages(bins: Sequence[Bin]) -> str:
 def groups(bins: Sequence[GroupBin]) -> str:
     """Draw the number of groups of each size, and their records."""
     total, records = sum(size.groups for size in bins), sum(size.records for size in bins)
-    description = (
-        f"{formatting.number(total)} groups with {formatting.number(records)} records; "
-        f"the largest size is up to {formatting.number(bins[-1].upper)}."
-    )
+    description = f"{total:,} groups with {records:,} records; the largest size is up to {bins[-1].upper:,}."
     with drawing(NARROW, 272) as made:
         upper, lower = made.axes(top=24, height=84), made.axes(top=136, height=84)
         step = math.ceil(len(bins) / 6)

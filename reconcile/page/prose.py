@@ -17,7 +17,7 @@ def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
     rate = formatting.brief(most.records * 1000 / step_ms)
     said = (
         f"Counted in intervals of {formatting.span(step_ms)}, by the records' timestamps. Most: "
-        f"{formatting.number(most.records)} from {formatting.time(most.at)} UTC on, {rate} a second."
+        f"{most.records:,} from {formatting.time(most.at)} UTC on, {rate} a second."
     )
     if strays:
         one = strays == 1
@@ -41,14 +41,14 @@ def resends(it: AddressFigures, *, of_run: bool) -> str:
         return f"{_unmeasured(it, days)}. {has}; nothing asks for another size.{_again(ring, of_run=of_run)}"
     far = (
         f"{counted(ring.resends, 'resend')} in {days}: half of them within {counted(ring.resend_distance_p50, 'ID')}, 99\N{NO-BREAK SPACE}% within "
-        f"{formatting.number(ring.resend_distance_p99)}, all within {formatting.number(ring.resend_distance_max)}. {has}"
+        f"{ring.resend_distance_p99:,}, all within {ring.resend_distance_max:,}. {has}"
     )
-    catches = f"{formatting.percent(ring.confidence)} of them need {formatting.number(ring.needed)}"
+    catches = f"{formatting.percent(ring.confidence)} of them need {ring.needed:,}"
     if ring.recommended is None:
         far += f"; {catches}. No size is recommended: {advice.too_short(ring.span_ms)}."
     else:
         far += (
-            f"; {catches}. Recommended: {formatting.number(ring.recommended)}, which is the need in "
+            f"; {catches}. Recommended: {ring.recommended:,}, which is the need in "
             f"{formatting.span(ring.span_ms)} and {advice.HEADROOM}\N{NO-BREAK SPACE}% headroom for traffic "
             "that was not seen."
         )

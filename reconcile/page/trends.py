@@ -61,9 +61,9 @@ class Trends(NamedTuple):
 
 
 _MEASURES: Final[Sequence[tuple[str, Callable[[PastRun], float | None], Callable[[float], str]]]] = (
-    ("messages", lambda run: run.messages, formatting.number),
+    ("messages", lambda run: run.messages, "{:,}".format),
     ("duplicates", lambda run: run.duplicates_share, formatting.about),
-    ("anomalies", lambda run: run.anomalies, formatting.number),
+    ("anomalies", lambda run: run.anomalies, "{:,}".format),
     ("duration", lambda run: run.seconds, lambda seconds: formatting.span(seconds * 1000)),
 )
 

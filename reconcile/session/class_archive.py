@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,20 +54,19 @@ def fetching_alone(folder: Path) -> Iterator[None]:
         yield
 
 
+@dataclass
 class ClassArchive:
     """Archive for one set of packages, Spark and Java."""
 
-    def __init__(
-        self, folder: Path, packages: str, java: Path, home: Path, environ: Mapping[str, str] = os.environ
-    ) -> None:
-        """Take Ivy's ``folder`` and Spark's ``home``."""
-        self._ivy = folder
-        self._folder = folder / _FOLDER
-        self._packages = packages
-        self._java = java
-        self._home = home
-        self._environ = environ
-        self._archives = environ.get(ARCHIVES) != "off"
+    ivy: Path  # Ivy's folder
+    packages: str
+    java: Path
+    home: Path  # Spark's folder
+    environ: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self._folder = self.ivy / _FOLDER
+        self._archives = self.environ.get(ARCHIVES) != "off"
         self._jars = self._known()
 
     @classmethod
@@ -102,7 +102,7 @@ class ClassArchive:
         ``stopped``: whether a signal has ended the JVM.
         """
         with contextlib.suppress(OSError, *SPARK):
-            if not self._ivy.is_dir():
+            if not self.ivy.is_dir():
                 return
             if self._jars is None:
                 self._keep_jars(spark)
@@ -111,16 +111,16 @@ class ClassArchive:
 
     def _only_jars(self) -> bool:
         """Return whether the class path has only jars: Java makes no archive of a folder with files."""
-        if any(self._environ.get(class_) for class_ in _MORE_CLASSES):
+        if any(self.environ.get(class_) for class_ in _MORE_CLASSES):
             return False
-        settings = Path(self._environ.get("SPARK_CONF_DIR") or self._home / "conf")
+        settings = Path(self.environ.get("SPARK_CONF_DIR") or self.home / "conf")
         return not settings.is_dir() or not any(settings.iterdir())
 
     def _known(self) -> list[Path] | None:
         try:
             kept = json.loads((self._folder / "connector.json").read_text("utf-8"))
             jars = [(Path(name), size) for name, size in kept["jars"]]
-            there = kept["packages"] == self._packages and all(
+            there = kept["packages"] == self.packages and all(
                 path.stat().st_size == size for path, size in jars
             )
         except (OSError, ValueError, LookupError, TypeError):
@@ -131,11 +131,11 @@ class ClassArchive:
         """Keep the jars that Ivy found and Spark does not have."""
         found = spark.sparkContext.getConf().get("spark.jars") or ""
         jars = [Path(part.removeprefix("file:")) for part in found.split(",") if part]
-        own = {_name(path) for path in (self._home / "jars").glob("*.jar")}
+        own = {_name(path) for path in (self.home / "jars").glob("*.jar")}
         needed = [jar for jar in jars if _name(jar) not in own]
         if needed and all(_PLAIN.fullmatch(str(path)) for path in needed):
             sizes = [(str(path), path.stat().st_size) for path in needed]
-            self._write("connector.json", json.dumps({"packages": self._packages, "jars": sizes}))
+            self._write("connector.json", json.dumps({"packages": self.packages, "jars": sizes}))
 
     def _write(self, name: str, text: str) -> None:
         self._folder.mkdir(exist_ok=True)
@@ -145,7 +145,7 @@ class ClassArchive:
 
     def _archive(self) -> Path:
         """Return the archive's path, whose name changes with the jars. Java itself checks the jars."""
-        looked_at = [self._java.resolve(), *sorted((self._home / "jars").glob("*.jar")), *(self._jars or ())]
+        looked_at = [self.java.resolve(), *sorted((self.home / "jars").glob("*.jar")), *(self._jars or ())]
         digest = hashlib.sha256()
         for item in looked_at:
             stat = item.stat()

@@ -32,36 +32,34 @@ def check(master: str) -> None:
         )
     if not master.startswith(_STANDALONE):
         return
-    places = [part.rpartition(":") for part in master.removeprefix(_STANDALONE).split(",")]
-    tried = [_Attempt(host, int(port)) for host, _, port in places]
-    for attempt in tried:
-        attempt.thread.start()
-    for attempt in tried:
-        attempt.thread.join(CONNECT_LIMIT_S)
-    if not any(attempt.reached for attempt in tried):
+    faults = dict.fromkeys(
+        master.removeprefix(_STANDALONE).split(","), f"no answer within {CONNECT_LIMIT_S:g} s"
+    )
+    attempts = [
+        threading.Thread(target=_connect, args=(place, faults), name="master", daemon=True)
+        for place in faults
+    ]
+    for attempt in attempts:
+        attempt.start()
+    for attempt in attempts:
+        attempt.join(CONNECT_LIMIT_S)
+    if all(faults.values()):
         raise PrerequisiteError(
-            f"{_named(master)}: no program listens there ({'; '.join(attempt.fault for attempt in tried)}): "
+            f"{_named(master)}: no program listens there ({'; '.join(faults.values())}): "
             "start Spark's master, or correct the address"
         )
 
 
+def _connect(place: str, faults: dict[str, str]) -> None:
+    """Note why a place does not answer, in a thread of its own: name look-ups ignore time limits and signals."""
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_LIMIT_S).close()
+    except (OSError, OverflowError) as error:
+        faults[place] = getattr(error, "strerror", None) or str(error)
+    else:
+        faults[place] = ""
+
+
 def _named(master: str) -> str:
     return f"Spark's master {master!r} (--master, or reconcile.master)"
-
-
-class _Attempt:
-    """Connection attempt in its own thread, because name look-ups ignore time limits and signals."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host.strip("[]"), port
-        self.reached = False
-        self.fault = f"no answer within {CONNECT_LIMIT_S:g} s"
-        self.thread: Final = threading.Thread(target=self._run, name="master", daemon=True)
-
-    def _run(self) -> None:
-        try:
-            socket.create_connection((self._host, self._port), CONNECT_LIMIT_S).close()
-        except (OSError, OverflowError) as error:
-            self.fault = getattr(error, "strerror", None) or str(error)
-        else:
-            self.reached = True

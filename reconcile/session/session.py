@@ -9,16 +9,17 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyspark
+from py4j.java_gateway import JavaMember
+from py4j.protocol import STATIC_PREFIX
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from reconcile.session.class_archive import ClassArchive, fetching_alone, ivy_folder
 from reconcile.session.executor_watch import TIMEOUT_S, served
-from reconcile.session.java_functions import find_functions
 from reconcile.session.jvm import Jvm, JvmError
 from reconcile.session.jvm_errors import not_started
 from reconcile.session.master import check
@@ -61,6 +62,7 @@ TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
 _SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")
 _FETCH_LOOK_S: Final = 3.0
+_FUNCTIONS: Final = "org.apache.spark.sql.functions"
 
 
 @contextlib.contextmanager
@@ -91,7 +93,7 @@ def session(
             spark = SparkSession.builder.config(conf=conf).getOrCreate()
         except (*SPARK, OSError) as error:
             raise not_started(error, master, CONNECTOR, "") from error
-        stop.reinstall()
+        stop.install()
         try:
             with served(spark, executor_timeout_s):
                 yield _quiet(spark)
@@ -110,7 +112,7 @@ def session(
                 progress.start_step("starting Spark")
                 SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
                 alone.close()
-                stop.reinstall()
+                stop.install()
                 spark = _quiet(SparkSession.builder.getOrCreate())
         except (*SPARK, OSError, JvmError) as error:
             raise not_started(error, master, CONNECTOR, jvm.said()) from error
@@ -142,6 +144,23 @@ def _quiet(spark: SparkSession) -> SparkSession:
     spark.sparkContext.setLogLevel("ERROR")
     find_functions(spark)
     return spark
+
+
+def find_functions(spark: SparkSession) -> None:
+    """Look up the Java functions behind columns once, and keep them where PySpark looks for them.
+
+    PySpark asks Java for class and method at each call of a function: a third of all calls to Java in a run.
+    These places are private, so a test counts the calls.
+    """
+    java: Any = spark.sparkContext._jvm
+    for name in (_FUNCTIONS, "PythonUtils"):
+        found = getattr(java, name)
+        for method in dir(found):
+            if not hasattr(type(found), method):
+                member = JavaMember(method, None, STATIC_PREFIX + found._fqn, found._gateway_client)
+                vars(found)[method] = member
+        setattr(java, name, found)
+    java.functions = getattr(java, _FUNCTIONS)  # PySpark's short name of the same class
 
 
 def required(master: str, environ: Mapping[str, str] = os.environ) -> None:

@@ -59,7 +59,13 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
             "Spark's JVM has ended, perhaps because the machine ran out of memory: give it more, or "
             f"{less}; {after}"
         )
-    known: list[tuple[tuple[str, ...], RingfenceError]] = [
+    known: tuple[tuple[tuple[str, ...], RingfenceError], ...] = (
+        (
+            _SILENT,
+            BrokerUnavailableError(
+                f"the brokers do not answer any more ({innermost(error)}): look at them; {after}"
+            ),
+        ),
         (
             ("KAFKA_DATA_LOSS", "OffsetOutOfRange"),
             EvidenceGoneError(f"retention deleted records while they were read: {gone}"),
@@ -75,15 +81,8 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
             SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}"),
         ),
         (("long overflow",), SparkFailedError(f"{_TOO_FAR_OFF}; {after}")),
-        (
-            ("No space left on device",),
-            SparkFailedError(f"the disk is full: {disk}"),
-        ),
-    ]
-    if any(item in text for item in _SILENT):
-        return BrokerUnavailableError(
-            f"the brokers do not answer any more ({innermost(error)}): look at them; {after}"
-        )
+        (("No space left on device",), SparkFailedError(f"the disk is full: {disk}")),
+    )
     for marks, found in known:
         if any(mark in text for mark in marks):
             return found

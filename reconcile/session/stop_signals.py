@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 from typing import Final
 
@@ -28,19 +28,14 @@ class StoppedError(BaseException):
 class Stop:
     """State of one run's end by signals."""
 
-    def __init__(self) -> None:
+    def __init__(self, heeded: Collection[signal.Signals] = ()) -> None:
         self.number: int | None = None  # first signal that came
-        self._heeded: tuple[signal.Signals, ...] = ()
+        self._heeded = heeded
         self._held = False
         self._ends: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def ends(self, softly: Callable[[], None], surely: Callable[[], None]) -> None:
-        """Register callbacks that end work of the run.
-
-        Args:
-            softly: Called at the first signal; must not wait.
-            surely: Called at the second signal, just before the process ends.
-        """
+        """End work of the run ``softly`` at the first signal, without a wait, and ``surely`` at the second."""
         self._ends.append((softly, surely))
 
     @contextlib.contextmanager
@@ -54,13 +49,8 @@ class Stop:
         if self.number is not None:
             self._stop(self.number)
 
-    def install(self, signals: Iterable[signal.Signals]) -> None:
-        """Handle these signals from now on."""
-        self._heeded = tuple(signals)
-        self.reinstall()
-
-    def reinstall(self) -> None:
-        """Restore the handlers that PySpark has replaced; PySpark's own asks the JVM and may wait forever.
+    def install(self) -> None:
+        """Set the handlers, again after PySpark has replaced them: its own asks the JVM and may wait forever.
 
         Signals that the parent of this process ignores (nohup) stay ignored.
         """
@@ -93,13 +83,13 @@ def stoppable() -> Iterator[Stop]:
     An exception after a signal is its consequence, and becomes StoppedError too. In other threads signals
     change nothing.
     """
-    stop = Stop()
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield Stop()
         return
     before = {item: signal.getsignal(item) for item in SIGNALS}
+    stop = Stop([item for item in SIGNALS if before[item] != signal.SIG_IGN])
     try:
-        stop.install(item for item in SIGNALS if before[item] != signal.SIG_IGN)
+        stop.install()
         yield stop
     except Exception:
         if stop.number is None:

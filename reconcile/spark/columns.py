@@ -4,7 +4,7 @@ import base64
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -206,17 +206,19 @@ def at_pointer(pointer: str) -> Column:
 
 
 def _leaf(tokens: Sequence[str], kind: DataType) -> Column:
-    """Return the value at the end of a pointer, if it can have this type."""
-    return F.coalesce(*_readings(tokens, kind))
+    """Return the value at the end of a pointer, if it can have this type.
 
-
-def _readings(tokens: Sequence[str], kind: DataType) -> Iterator[Column]:
-    """Yield a column for each way to read a pointer: a number may be an index in a list, or a name."""
+    A number may be an index in a list, or a name.
+    """
+    readings = []
     text = F.col("value").cast("string")
     lone = F.lower(text).contains("\\ud") & text.rlike(_LONE)
     # Append one more element and check the size, because Spark accepts text after a JSON value.
     listed = F.when(F.is_valid_utf8(text) & ~lone, F.concat(F.lit("["), text, F.lit(",null]")))
-    for steps in itertools.product(*(_steps(token) for token in tokens)):
+    choices: list[list[str | int]] = [
+        [token, int(token)] if _INDEX.fullmatch(token) else [token] for token in tokens
+    ]
+    for steps in itertools.product(*choices):
         schema = kind
         for step in reversed(steps):
             schema = ArrayType(schema) if isinstance(step, int) else StructType([StructField(step, schema)])
@@ -224,11 +226,8 @@ def _readings(tokens: Sequence[str], kind: DataType) -> Iterator[Column]:
         found = F.when(F.size(read) == 2, F.get(read, F.lit(0)))
         for step in steps:
             found = F.get(found, F.lit(step)) if isinstance(step, int) else found.getField(step)
-        yield found
-
-
-def _steps(token: str) -> list[str | int]:
-    return [token, int(token)] if _INDEX.fullmatch(token) else [token]
+        readings.append(found)
+    return F.coalesce(*readings)
 
 
 def small(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:

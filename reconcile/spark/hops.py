@@ -32,7 +32,8 @@ def with_hops(records: DataFrame, chained: Collection[str] = ()) -> DataFrame:
     # few records come over bridges
     over = is_bridged()
     traced = is_traced(chained)
-    read = records.withColumn("ours", F.when(over | traced, _ours())).withColumn("hop", F.when(over, _hop()))
+    ours = F.filter("headers", lambda header: header["key"].startswith(wire_names.RESERVED_PREFIX))
+    read = records.withColumn("ours", F.when(over | traced, ours)).withColumn("hop", F.when(over, _hop()))
     there = F.col("hop").isNotNull()
     ignored = header(wire_names.HEADER_USER_IDS, "ours").isNotNull() | (F.col("hop.source") == MALFORMED)
     return read.select(
@@ -67,10 +68,6 @@ def left_behind() -> Column:
     for name in OF_BRIDGES:
         perhaps |= names.contains(name)
     return F.when(perhaps, _digest(kept))
-
-
-def _ours() -> Column:
-    return F.filter("headers", lambda header: header["key"].startswith(wire_names.RESERVED_PREFIX))
 
 
 def _named(name: str) -> Column:

@@ -1,7 +1,7 @@
 """Columns of outputs: the input or part that each output names, and digests of its content."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,13 +14,6 @@ from ringfence_kafka.protocol import wire_names
 
 _CREATE_TIME: Final = 0  # the producer has set the timestamp, not the broker
 _DUPLICATE: Final = "DUPLICATE"  # begins the verdict on an observed duplicate; its original follows
-
-
-class Source(NamedTuple):
-    """Input of another address that parts in an accepted topic may come from."""
-
-    number: int
-    topic: str
 
 
 def named(records: DataFrame, dialect: columns.Dialect, fate: int, numbers: Mapping[str, int]) -> DataFrame:
@@ -53,7 +46,7 @@ def outputs(
     fate: int,
     input_topics: Mapping[str, str],
     numbers: Mapping[str, int],
-    sources: Mapping[str, Sequence[Source]],
+    sources: Mapping[str, Mapping[str, int]],
 ) -> DataFrame:
     """Return :data:`reconcile.spark.schemas.OUTPUTS` of all topics with one fate.
 
@@ -63,7 +56,7 @@ def outputs(
             duplicates.
         input_topics: Topic → input topic of its address.
         numbers: Topic → number of its address.
-        sources: Accepted topic → inputs of other addresses.
+        sources: Accepted topic → input of another address → number of that address.
     """
     # An envelope is refused or ignored as a whole, so its output has no part number.
     part = named = verdict = F.lit(None).cast("string")
@@ -139,10 +132,10 @@ def _part(text: Column) -> Column:
     return F.when(sound, F.struct(number.alias("number"), parts.alias("parts")))
 
 
-def _elsewhere(sources: Mapping[str, Sequence[Source]], text: str) -> Column:
+def _elsewhere(sources: Mapping[str, Mapping[str, int]], text: str) -> Column:
     """Return address and place of another address's input, from the text of a part."""
-    inputs = {topic: [item.topic for item in several] for topic, several in sources.items()}
-    addresses = {topic: [item.number for item in several] for topic, several in sources.items()}
+    inputs = {topic: [*several] for topic, several in sources.items()}
+    addresses = {topic: [*several.values()] for topic, several in sources.items()}
     topic = F.substring_index(F.col(text), "/", 1)
     at = F.array_position(columns.by_topic(inputs, "array<string>"), topic).cast("int") - 1
     address = F.get(columns.by_topic(addresses, "array<int>"), at)

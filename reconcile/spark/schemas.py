@@ -57,15 +57,9 @@ ARRIVED: Final = schema(
 """Records as they reach their lanes. Columns about resends are null or False for other records."""
 
 AUDITED_RESENDS: Final = schema(
-    partition=INT,
-    offset=LONG,
     distance=LONG,  # IDs; null if Ringfence cannot know the original
     messages=LONG,
     age=LONG,
-    cross_lane=FLAG,
-    other_partition=FLAG,
-    other_group=FLAG,
-    other_value=FLAG,
 )
 """Resends, and their distance from the original."""
 

@@ -97,16 +97,13 @@ def _pkcs8(file: Path, password: str | None) -> str:
             text.encode(), password=None if password is None else password.encode()
         )
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        how = "without a password" if password is None else "with that password"
         raise ConfigurationError(
-            f"kafka.ssl_keyfile = {file}: not a private key that can be read {_by(password)} ({error}): "
+            f"kafka.ssl_keyfile = {file}: not a private key that can be read {how} ({error}): "
             f"`openssl pkcs8 -topk8 -nocrypt -in {file}` makes one"
         ) from error
     kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, kind, plain).decode()
-
-
-def _by(password: str | None) -> str:
-    return "without a password" if password is None else "with that password"
 
 
 def _quoted(text: str) -> str:

@@ -35,7 +35,7 @@ MUTANTS: Final = (
     Mutant(
         "run-strays-counted-as-seconds",
         "Outputs of nothing are looked for only where some input has two: a phantom by itself is never named.",
-        Patch("reconcile/run/measures/candidates.py", "STRAY: fates.STRAY,", "STRAY: fates.SECOND,"),
+        Patch("reconcile/run/measures/candidates.py", "    fates.STRAY,\n", "    fates.SECOND,\n"),
         "tests/reconcile/finders/test_functions.py::test_what_is_looked_at",
     ),
     Mutant(
@@ -63,7 +63,7 @@ MUTANTS: Final = (
     Mutant(
         "run-torn-is-whole",
         "A transaction of which half is missing passes, as something of it came out.",
-        Patch("reconcile/anomalies/finders/torn_transactions.py", "= 0 and came > 0", "= 0 and came = 0"),
+        Patch("reconcile/anomalies/finders/lost_inputs.py", "= 0 and came > 0", "= 0 and came = 0"),
         f"{_UNITS_TESTS}::test_torn",
         also=(f"{_UNITS_TESTS}::test_many_parts_are_not_all_named",),
     ),

@@ -8,8 +8,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile.session.class_archive import fetching_alone, ivy_folder
-from reconcile.session.java_functions import find_functions
-from reconcile.session.session import configured
+from reconcile.session.session import configured, find_functions
 from tests.reconcile import test_planted, test_planted_bridges, test_planted_transactions
 from tests.reconcile.rows import Frames
 from tests.support.reconcile.planted import Judged, judged_histories

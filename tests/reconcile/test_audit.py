@@ -104,14 +104,14 @@ def test_homes(spark: SparkSession) -> None:
     """Spark's own functions hash any bytes as Python does."""
     rng = random.Random(20)
     keys = [b"", b"\x00", b"\xff" * 8, *(rng.randbytes(rng.randrange(40)) for _ in range(500))]
-    homes = [homes_of.home(F.col("key"), 7, name).alias(name) for name in partitioner.NAMES]
+    homes = [homes_of.home(F.col("key"), 7, name).alias(name) for name in partitioner.HASHES]
     frame = small(spark, [(key,) for key in keys], StructType([StructField("key", BYTES)]))
     rows = frame.select("key", *homes).collect()
 
     assert len(rows) == len(keys)
     for row in rows:
-        assert {name: row[name] for name in partitioner.NAMES} == {
-            name: partitioner.HASHES[name](bytes(row["key"])) % 7 for name in partitioner.NAMES
+        assert {name: row[name] for name in partitioner.HASHES} == {
+            name: partitioner.HASHES[name](bytes(row["key"])) % 7 for name in partitioner.HASHES
         }
 
 

@@ -1,15 +1,18 @@
-"""Finds LOST inputs and WRONG-VERDICT duplicates, or GAP if their evidence is deleted."""
+"""Finds LOST inputs, TORN transactions and WRONG-VERDICT duplicates, or GAP if their evidence is deleted."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.names import Anomaly, rows, text
-from reconcile.run.frames.evidence import ONCE, PLACE
+from reconcile.run.frames.evidence import FIRST, ONCE, PLACE, RECORD
+from reconcile.spark.columns import constant
 from reconcile.spark.hops import MALFORMED
-from reconcile.spark.schemas import OBSERVED, REPEATS
+from reconcile.spark.schemas import OBSERVED, PASSED, REPEATS
 
+SHOWN_MAX: Final = 20  # part numbers that a row lists
 # Conditions that select rows of the evidence for these finders; orphans come as an argument.
 UNMATCHED: Final = "has_input and part_number = 0 and fate is null and not waiting"
 SAID_TO_REPEAT: Final = f"{ONCE} and fate in {REPEATS}"
@@ -23,7 +26,7 @@ def unmatched(evidence: DataFrame) -> DataFrame:
 def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     """Return LOST for inputs without any verdict (``missing``); GAP if the evidence is deleted.
 
-    Envelopes that were accepted in part belong to :mod:`reconcile.anomalies.finders.torn_transactions`.
+    Envelopes that were accepted in part are :func:`torn`.
     ``orphans`` are inputs with an ID but without an original.
     """
     rule = F.broadcast(rules)
@@ -126,3 +129,36 @@ def unknown_where_deleted(found: DataFrame, anomaly: Anomaly, *, by_id: Column |
         anomaly=F.when(gone, Anomaly.GAP.value).otherwise(anomaly.value),
         suspected=F.when(gone, anomaly.value),
     )
+
+
+def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) -> DataFrame:
+    """Return a row for each transaction accepted in part; GAP if evidence may be deleted.
+
+    Its missing parts are not reported as LOST too.
+    """
+    parts = evidence.where(f"{FIRST} and part_number > 0 and came > 0 and came < parts")
+    there = F.coalesce(F.col("fate").isin(*PASSED), F.lit(False))
+    topics = constant(accepted_topics, "array<string>")
+    by_record = parts.groupBy(*RECORD).agg(
+        F.sort_array(F.collect_list(F.when(there, F.col("part_number")))).alias("found"),
+        F.sort_array(F.collect_list(F.when(~there, F.col("part_number")))).alias("missing"),
+        F.sort_array(F.collect_set(F.when(there, F.get(topics, F.col("out_address"))))).alias("found_in"),
+        F.sort_array(F.collect_set(F.when(~there, F.get(topics, F.col("part_address"))))).alias("missing_in"),
+    )
+    envelopes = evidence.where(f"{FIRST} and part_number = 0 and came > 0 and came < parts")
+    found = envelopes.join(by_record, on=RECORD, how="inner").join(
+        F.broadcast(rules), on="address", how="inner"
+    )
+    why = text(
+        _numbers("found"), " of ", F.col("parts"), " accepted, in ", F.array_join("found_in", ", "),
+        "; missing: ", _numbers("missing"), ", for ", F.array_join("missing_in", ", "),
+    )  # fmt: skip
+    return unknown_where_deleted(found.withColumn("why", why), Anomaly.TORN)
+
+
+def _numbers(name: str) -> Column:
+    """Return text such as ``parts 1, 3``, with at most SHOWN_MAX numbers."""
+    some = F.array_join(F.slice(name, 1, SHOWN_MAX).cast("array<string>"), ", ")
+    more = F.size(name) - SHOWN_MAX
+    several = F.when(F.size(name) == 1, "part ").otherwise("parts ")
+    return text(several, some, F.when(more > 0, text(" and ", more, " more")).otherwise(""))

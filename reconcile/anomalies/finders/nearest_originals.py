@@ -28,7 +28,7 @@ def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
     Args:
         candidates: :data:`SAME`, lane, forwarded, emptied (how often the ring was emptied before), at (offset
             on its route), timestamp, max_age_ms, on (the ring was not off), largest (ring size), head (see
-            sequence_numbers), and more.
+            ring_ranks), and more.
         originals: The same without the last four; also ``before`` (an earlier run accepted it) and sequence.
     """
     of_route = originals.select(

@@ -1,14 +1,19 @@
-"""Order in which a ring got its IDs: bounds from the logs, or exact from sequence numbers."""
+"""Order in which a ring got its IDs: bounds from the logs, or exact from sequence numbers.
+
+It finds numbers given twice (FORGOTTEN), and the last number before an input.
+"""
 
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from reconcile.anomalies.names import Anomaly, rows, text
 from reconcile.run.frames.evidence import route
 from reconcile.run.frames.journal import emptied_before
 
 _RING: Final = ["address", "lane"]
+_EPOCH: Final = [*_RING, "emptied"]
 INPUT: Final = [*_RING, "partition", "offset", "part_number"]
 """Columns that name an accepted ID by its input: a transaction has several IDs, each with a part number."""
 CAME: Final = ["run", "at", "part_number"]
@@ -103,16 +108,15 @@ def _in_sequence(ranked: DataFrame, events: DataFrame | None) -> DataFrame:
     ``period``: how often the ring was emptied before. ``turn``: the sequence number, or the last one before
     it on the route. Both are null in rings without sequence numbers, or with numbers that fall along a route.
     """
-    rows = emptied_before(ranked, events).drop("events")
-    ring = [*_RING, "emptied"]
-    along = Window.partitionBy(*ring, "route").orderBy(*CAME)
+    judged = emptied_before(ranked, events).drop("events")
+    along = Window.partitionBy(*_EPOCH, "route").orderBy(*CAME)
     last = F.max("sequence").over(along.rowsBetween(Window.unboundedPreceding, -1))
-    found = rows.withColumn("last", last)
+    found = judged.withColumn("last", last)
     falls = F.coalesce(F.col("sequence") <= F.col("last"), F.lit(False))
-    known = found.groupBy(*ring).agg(
+    known = found.groupBy(*_EPOCH).agg(
         F.min("sequence").alias("low"), F.max("sequence").alias("high"), F.max(falls).alias("falls")
     )
-    both = found.join(F.broadcast(known.where("low is not null and not falls")), on=ring, how="left")
+    both = found.join(F.broadcast(known.where("low is not null and not falls")), on=_EPOCH, how="left")
     shown = F.col("low").isNotNull() & F.col("sequence").isNotNull()
     in_order = {
         "total": F.greatest("total", F.col("high") - F.col("low") + 1),
@@ -123,3 +127,61 @@ def _in_sequence(ranked: DataFrame, events: DataFrame | None) -> DataFrame:
         "sequence": F.when(shown, F.col("sequence")),
     }
     return both.withColumns(in_order)
+
+
+def given_twice(ids: DataFrame, events: DataFrame | None) -> DataFrame:
+    """Return IDs whose sequence number another ID of the ring has too, without the first of each number.
+
+    A ring that was opened in memory only starts its numbers again. ``events``:
+    :data:`reconcile.spark.schemas.EVENTS`, or None.
+    """
+    numbered = emptied_before(ids.where("sequence is not null"), events)
+    same = Window.partitionBy(*_EPOCH, "sequence").orderBy("partition", "offset", "part_number")
+    place = F.struct("partition", "offset")
+    found = numbered.withColumns({"nth": F.row_number().over(same), "first": F.first(place).over(same)})
+    return rows(
+        found.where("nth > 1"),
+        Anomaly.FORGOTTEN,
+        text(
+            "its lane gave the sequence number ",
+            F.col("sequence"),
+            " to another ID too: its ring did not know one of them when it judged the other",
+        ),
+        other_partition=F.col("first.partition"),
+        other_offset=F.col("first.offset"),
+    )
+
+
+def with_heads(candidates: DataFrame, ids: DataFrame, events: DataFrame | None, run: int) -> DataFrame:
+    """Add ``head``: the highest number that the ring certainly gave before the candidate, or null.
+
+    Numbers rise along each input of a lane, in each output partition, and from run to run. If they fall
+    anywhere in a ring, the ring started its numbers again, and they prove nothing.
+    """
+    numbered = emptied_before(routed(ids.where("sequence is not null")), events).drop("events")
+    new, earlier = numbered.where(F.col("run") == run), numbered.where(F.col("run") < run)
+    in_output = Window.partitionBy(*_EPOCH, "out_address", "out_partition").orderBy(
+        "out_offset", "part_number"
+    )
+    last = F.max("sequence").over(in_output.rowsBetween(Window.unboundedPreceding, -1))
+    given = new.select(
+        *_EPOCH, "route", "at", F.col("part_number").alias("nth_part"), F.col("sequence").alias("given"),
+        (F.col("sequence") < last).alias("falls"),
+    )  # fmt: skip
+    asking = emptied_before(routed(candidates), events).drop("events").withColumn("asks", F.lit(True))
+    both = asking.unionByName(given.withColumn("asks", F.lit(False)), allowMissingColumns=True)
+    along = Window.partitionBy(*_EPOCH, "route").orderBy("at", F.desc("asks"), "nth_part")
+    before = F.max("given").over(along.rowsBetween(Window.unboundedPreceding, -1))
+    placed = both.withColumn("last", before)
+    known = placed.where("not asks").groupBy(*_EPOCH).agg(
+        F.min("given").alias("low"), F.max(F.col("falls") | (F.col("given") <= F.col("last"))).alias("falls")
+    )  # fmt: skip
+    ended = earlier.groupBy(*_EPOCH).agg(F.max("sequence").alias("ended"))
+    sound = known.join(ended, on=_EPOCH, how="left").where(
+        "not coalesce(falls, false) and low > coalesce(ended, -1)"
+    )
+    found = placed.where("asks").join(
+        F.broadcast(sound.select(*_EPOCH, "ended", "low")), on=_EPOCH, how="left"
+    )
+    head = F.when(F.col("low").isNotNull(), F.greatest("last", "ended"))
+    return found.select(*candidates.columns, head.alias("head"))

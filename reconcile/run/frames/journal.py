@@ -69,11 +69,14 @@ def empties(event: Column, before: Column, after: Column) -> Column:
 
 
 def of_growth(events: DataFrame | None) -> tuple[DataFrame | None, DataFrame | None]:
-    """Split events into all but :data:`GROWN`, and :data:`GROWN`."""
+    """Split events into all but :data:`GROWN`, and :data:`GROWN`.
+
+    :data:`REGROUPED` events are left out. They need no treatment, because new rings have new numbers.
+    """
     if events is None:
         return None, None
-    grown = F.coalesce(F.col("event") == GROWN, F.lit(False))
-    return events.where(~grown), events.where(grown)
+    name = F.coalesce("event", F.lit(""))
+    return events.where(~name.isin(GROWN, REGROUPED)), events.where(name == GROWN)
 
 
 def regrouped(events: DataFrame | None) -> Mapping[int, Sequence[Regroup]]:
@@ -88,16 +91,6 @@ def regrouped(events: DataFrame | None) -> Mapping[int, Sequence[Regroup]]:
         values |= {"nexts": tuple(row["nexts"] or ()), "lanes": row["lanes"] or 0}
         found.setdefault(row["address"], []).append(Regrouped(**values))
     return {address: regroups(records) for address, records in found.items()}
-
-
-def without_regroups(events: DataFrame | None) -> DataFrame | None:
-    """Remove :data:`REGROUPED` events, which need no further treatment because new rings have new numbers."""
-    return None if events is None else events.where(~F.coalesce(F.col("event") == REGROUPED, F.lit(False)))
-
-
-def of_rings(events: DataFrame | None) -> DataFrame | None:
-    """Remove events of hop memories, so that events of rings remain."""
-    return None if events is None else events.where(~F.coalesce("of_hops", F.lit(False)))
 
 
 def with_events(rows: DataFrame, events: DataFrame) -> DataFrame:

@@ -98,17 +98,15 @@ class Sources:
         )
         return topic_reader.Targets(address.name, tuple(others))
 
-    def _sources(self) -> dict[str, list[outputs.Source]]:
-        """Return by accepted topic the inputs of other addresses that parts may come from."""
+    def _sources(self) -> dict[str, dict[str, int]]:
+        """Return by accepted topic the inputs of other addresses that parts may come from, and their numbers."""
         return {
-            self.cuts[address.name].accepted.topic: [
-                *(
-                    outputs.Source(number, other.input_topic)
-                    for number, other in enumerate(self.addresses)
-                    if address.name in other.transaction_addresses
-                ),
-                *(outputs.Source(AWAY, topic) for topic in self.away(address.name)),
-            ]
+            self.cuts[address.name].accepted.topic: dict.fromkeys(self.away(address.name), AWAY)
+            | {
+                other.input_topic: number
+                for number, other in enumerate(self.addresses)
+                if address.name in other.transaction_addresses
+            }
             for address in self.addresses
         }
 
@@ -194,7 +192,7 @@ def _next(topic: str) -> Column:
     name = F.col(f"{topic}.topic")
     return F.when(
         _is_of(topic),
-        F.coalesce(_recorded_place(name), _recorded_place(_partition_of(name, F.col("event.lane")))),
+        F.coalesce(_recorded_place(name), _recorded_place(name, F.col("event.lane"))),
     )
 
 
@@ -204,18 +202,15 @@ def _nexts() -> Column:
 
     def next_of(partition: Column) -> Column:
         own = F.when(lane == partition, _recorded_place(name))
-        found = F.coalesce(_recorded_place(_partition_of(name, partition)), own, F.lit(0))
+        found = F.coalesce(_recorded_place(name, partition), own, F.lit(0))
         return F.when(_is_of("of.input"), found).otherwise(F.lit(0)).cast(LONG)
 
     return F.transform(F.sequence(F.lit(0), F.col("of.partitions") - 1), next_of)
 
 
-def _recorded_place(place: Column) -> Column:
-    return F.try_element_at("event.next", place)
-
-
-def _partition_of(topic: Column, partition: Column) -> Column:
-    return F.concat(topic, F.lit("/"), partition.cast("string"))
+def _recorded_place(topic: Column, *partition: Column) -> Column:
+    """Return the offset that an event records for a topic, or for a partition of it; null = none."""
+    return F.try_element_at("event.next", F.concat_ws("/", topic, *partition))
 
 
 def _is_of(topic: str) -> Column:

@@ -172,18 +172,11 @@ def rules_of(
     dropping: Collection[int],
     complete: Mapping[str, bool],
 ) -> list[dict[str, Any]]:
-    """Return :data:`reconcile.spark.schemas.RULES` of the addresses.
+    """Return :data:`reconcile.spark.schemas.RULES` of the addresses in run ``number``.
 
-    Args:
-        addresses: All addresses.
-        cuts: Name of the address → its cut.
-        chain: Runs, the latest first.
-        number: Number of this run.
-        largest: Largest ring size that each address may have had.
-        detects: Result of :func:`detects`.
-        observing: See :class:`reconcile.run.measures.counts.Judgement`.
-        dropping: See :class:`reconcile.run.measures.counts.Judgement`.
-        complete: See carry_over.py.
+    ``chain``: runs, the latest first; ``detects`` is the result of :func:`detects`, ``observing`` and
+    ``dropping`` are those of :class:`reconcile.run.measures.counts.Judgement`, and ``complete`` is that of
+    :func:`reconcile.run.outcome.carry_over.complete`.
     """
     base = chain[0] if chain else None
     return [

@@ -49,7 +49,7 @@ class Judgement:
     times: dict[str, tuple[int, int]] = field(default_factory=dict)
     """First and last timestamp of the inputs in ms, without strays."""
     suspects: Counter[str] = field(default_factory=Counter)
-    """Number of candidate rows for each name of :mod:`reconcile.run.measures.candidates`."""
+    """Condition of :mod:`reconcile.run.measures.candidates` → number of its rows."""
     numbers: list[Row] = field(default_factory=list)  # rows of NUMBERS, see schemas.py
     findings: list[Row] = field(default_factory=list)  # first anomalies of each name and address
 
@@ -70,18 +70,15 @@ class Judgement:
         An address that observed for part of the time may have dropped duplicates the rest of the time.
         ``settled`` ones observed in the last run too, so they count even if some records have no verdict.
         """
-        marked = {number for number, name in names.items() if self.counts[name]["marked"]}
-        whole = {number for number in marked if self._all_marked(names[number])}
+        counts = {number: self.counts[name] for number, name in names.items()}
+        marked = {number for number, item in counts.items() if item["marked"]}
+        whole = {n for n in marked if counts[n]["marked"] == counts[n]["accepted"] + counts[n]["observed"]}
         self.observing = frozenset((whole | marked.intersection(settled)).intersection(configured))
         self.partly = self.observing - whole
         self.dropping = (self.dropping | marked) - self.observing
         for number in self.observing:
-            for counts in (self.counts[names[number]], *self.lanes[names[number]].values()):
-                counts["dropped"] = 0
-
-    def _all_marked(self, name: str) -> bool:
-        counts = self.counts[name]
-        return counts["marked"] == counts["accepted"] + counts["observed"]
+            for item in (counts[number], *self.lanes[names[number]].values()):
+                item["dropped"] = 0
 
     def start_counting(self, names: Sequence[str]) -> None:
         """Set all counts of these addresses to zero."""

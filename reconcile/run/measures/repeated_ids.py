@@ -41,18 +41,10 @@ def digests(ids: DataFrame, others: DataFrame | None, run: int) -> DataFrame:
     return counted.where("times > 1 and new = 1").select("digest", (F.col("accepted") > 1).alias("again"))
 
 
-def find_repeated(
-    found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *, many: bool
-) -> RepeatedIds:
-    """Count the digests, and write them with ``kept`` if it saves a second read.
-
-    Many digests are written before they are counted. Few are written only if there are any.
-    """
-    if many:
-        found = kept("recurring", found)
+def find_repeated(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame]) -> RepeatedIds:
+    """Write the digests with ``kept``, and count them."""
+    found = kept("recurring", found)
     [(number, again)] = found.agg(F.count(F.lit(1)), F.count_if("again")).collect()
-    if number and not many:
-        found = kept("recurring", found)
     return RepeatedIds(found, number, again > 0)
 
 

@@ -30,11 +30,7 @@ LIMIT_S: Final = 10.0
 def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None, url: str = "") -> RunResult:
     """Return the result of a run from its ``summary.json``.
 
-    Args:
-        document: The summary.
-        runs: History of the runs.
-        out: Folder of ``--out`` if the page is there, else None.
-        url: ``reconcile.report_url``.
+    ``out``: folder of ``--out`` if the page is there, else None; ``url``: ``reconcile.report_url``.
     """
     addresses = document["addresses"].values()
     folder = results_folder(document["night"])

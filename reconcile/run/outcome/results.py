@@ -33,10 +33,8 @@ def keep(
     counts.write.mode("overwrite").parquet(state.at(folder, "counts"))
     texts = {SUMMARY: json.dumps(document, indent=2) + "\n", FIGURES: figures.to_json()}
     page = pages.written(figures)
-    for name, text in texts.items():
+    for name, text in (texts if page is None else texts | {PAGE: page}).items():
         state.write_text(f"{folder}/{name}", text)
-    if page is not None:
-        state.write_text(f"{folder}/{PAGE}", page)
     if out is None:
         return
     # Remove the summary first and write it last. If it exists, all files beside it belong to its run.

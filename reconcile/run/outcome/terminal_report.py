@@ -4,8 +4,7 @@ import contextlib
 import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark import StatusTracker
 from pyspark.sql import SparkSession
@@ -114,16 +113,12 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
     console.print(Text.assemble("verdict: ", (document["verdict"], f"bold {colour}")))
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """Result of a run that is kept."""
 
-    document: Mapping[str, Any]
-    """Content of ``summary.json``."""
-    advice: Iterable[str]
-    """Sentences of advice on the page."""
-    report: str
-    """Path or URI of the page; empty = the page could not be drawn."""
+    document: Mapping[str, Any]  # content of ``summary.json``
+    advice: Iterable[str]  # sentences of the page
+    report: str  # path or URI of the page; empty = the page could not be drawn
 
 
 def print_result(judged: Judged, out: str | None, again: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Searches the evidence for anomalies: each finder with candidates runs once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -15,15 +15,13 @@ from reconcile.anomalies.finders import (
     originals,
     repeated_ids,
     ring_ranks,
-    sequence_numbers,
-    torn_transactions,
 )
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import hops, ring_numbers
 from reconcile.run.frames.evidence import FIRST, PLACE
 from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history.history import Run
-from reconcile.run.measures import candidates as candidate
+from reconcile.run.measures import candidates
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.measures.resend_distance import among, by_lane
 from reconcile.run.verdict import orphan_outputs
@@ -59,46 +57,42 @@ class AnomalyContext:
         return any(address.on_conflict == "divert" for address in self.workspace.frames.addresses)
 
 
-_Finder = Callable[[AnomalyContext, DataFrame], DataFrame]  # arguments: context, result of :func:`orphans`
-
-
 def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame | None) -> list[DataFrame]:
-    """Return anomalies in a few frames. ``followed``: result of :func:`without_lost`."""
-    counts = context.judgement.suspects
-    by_evidence: tuple[tuple[object, _Finder], ...] = (
-        (True, _gaps),
-        (counts[candidate.SECOND], lambda context, _: fates.doubled(context.evidence)),
-        (counts[candidate.STRAY], _stray_outputs),
-        (counts[candidate.CHANGED], lambda context, _: fates.corrupted(context.evidence)),
-        (counts[candidate.UNREAD], lambda context, _: bridge_hops.unread(context.evidence)),
-        (context.transactions, _torn),
-        (counts[candidate.NUMBERED_TWICE], _numbered_twice),
-    )
-    by_original: tuple[tuple[object, _Finder], ...] = (
-        (counts[candidate.UNMATCHED], _lost),
-        (
-            counts[candidate.SAID_TO_REPEAT] or counts[candidate.REPEATING],
-            lambda context, orphans: lost_inputs.wrong_verdict(orphans, context.evidence, context.rules),
-        ),
-        (
-            counts[candidate.SAID_TO_REPEAT],
-            lambda context, orphans: lost_inputs.let_pass(context.evidence, orphans, context.rules),
-        ),
-    )
+    """Return anomalies in a few frames: ``orphans`` and ``followed`` are results of the functions below."""
+    counts, evidence, rules = context.judgement.suspects, context.evidence, context.rules
+    by_evidence = [rows(context.workspace.frames.gaps(), Anomaly.GAP, F.col("text"))]
+    if counts[fates.SECOND]:
+        by_evidence.append(fates.doubled(evidence))
+    if counts[fates.STRAY]:
+        by_evidence.append(_stray_outputs(context))
+    if counts[fates.CHANGED]:
+        by_evidence.append(fates.corrupted(evidence))
+    if counts[bridge_hops.UNREAD]:
+        by_evidence.append(bridge_hops.unread(evidence))
+    if context.transactions:
+        topics = [address.accepted_topic for address in context.workspace.frames.addresses]
+        by_evidence.append(lost_inputs.torn(evidence, rules, topics))
+    if counts[candidates.NUMBERED_TWICE]:
+        by_evidence.append(_numbered_twice(context))
+    by_original = []
+    if counts[lost_inputs.UNMATCHED]:
+        by_original.append(lost_inputs.lost(lost_inputs.unmatched(evidence), orphans, rules))
+    if counts[lost_inputs.SAID_TO_REPEAT] or counts[originals.REPEATING]:
+        by_original.append(lost_inputs.wrong_verdict(orphans, evidence, rules))
+    if counts[lost_inputs.SAID_TO_REPEAT]:
+        by_original.append(lost_inputs.let_pass(evidence, orphans, rules))
     of_hops = _of_hops(context, followed)
     frames = [] if of_hops is None else [of_hops]
-    for finders in (by_evidence, by_original):
-        found = [finder(context, orphans) for candidates, finder in finders if candidates]
-        frames += [concatenated(found)] if found else []
+    frames += [concatenated(found) for found in (by_evidence, by_original) if found]
     return [*frames, *_reordered(context), *_repeated(context, of_hops)]
 
 
 def orphans(context: AnomalyContext) -> DataFrame:
     """Return inputs with an ID that were not accepted and repeat nothing, and conflicts not diverted."""
-    if not context.judgement.suspects[candidate.REPEATING]:
+    if not context.judgement.suspects[originals.REPEATING]:
         return context.evidence.where(F.lit(False))
     found = _of_nothing(context)
-    if not context.diverts_conflicts or not context.judgement.suspects[candidate.UNMATCHED]:
+    if not context.diverts_conflicts or not context.judgement.suspects[lost_inputs.UNMATCHED]:
         return found
     repeating = context.evidence.where(originals.REPEATING)
     missing = originals.conflicts(repeating, context.recurring, found, context.rules)
@@ -111,10 +105,10 @@ def _of_nothing(context: AnomalyContext) -> DataFrame:
     rings = workspace.frames.ring_numbers()
     knowing = ring_numbers.knowing(rings) if any(item.regroups for item in rings) else None
     heirs = originals.with_heirs(context.recurring, context.grown, knowing)
-    candidates = context.evidence.where(originals.REPEATING)
+    repeating = context.evidence.where(originals.REPEATING)
     if any(item.fixed for item in rings):
-        candidates = sequence_numbers.with_heads(candidates, context.ids, events, number)
-    alone = originals.without_near(candidates, heirs, context.rules, events, number)
+        repeating = ring_ranks.with_heads(repeating, context.ids, events, number)
+    alone = originals.without_near(repeating, heirs, context.rules, events, number)
     alone = workspace.scratch("without_near", alone)
     if not alone.isEmpty():
         alone = originals.without_original(alone, heirs, events, number)
@@ -129,7 +123,7 @@ def without_lost(
     workspace: Workspace, followed: DataFrame | None, orphans: DataFrame, found: Judgement
 ) -> DataFrame | None:
     """Return records that came over bridges. Lanes do not know the hops of lost inputs."""
-    if followed is None or not found.suspects[candidate.UNMATCHED]:
+    if followed is None or not found.suspects[lost_inputs.UNMATCHED]:
         return followed
     lost = workspace.scratch("hops_lost", hops.lost(followed, orphans, among("address", found.dropping)))
     return followed if lost.isEmpty() else workspace.scratch("hops_told", hops.without_lost(followed, lost))
@@ -142,29 +136,16 @@ def with_groups(found: DataFrame, evidence: DataFrame) -> DataFrame:
     return both.withColumnRenamed("of_input", "group").select(*ANOMALIES.names)
 
 
-def _gaps(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
-    return rows(context.workspace.frames.gaps(), Anomaly.GAP, F.col("text"))
-
-
-def _stray_outputs(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
+def _stray_outputs(context: AnomalyContext) -> DataFrame:
     spans, frames = context.workspace.frames.spans(), context.workspace.frames
     finders = (fates.doubled_later, fates.phantom, fates.beyond_memory)
     found = concatenated([finder(context.evidence, spans) for finder in finders])
     return orphan_outputs.with_names(frames, context.workspace.scratch("strays", found))
 
 
-def _numbered_twice(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
+def _numbered_twice(context: AnomalyContext) -> DataFrame:
     this_run = context.ids.where(F.col("run") == context.workspace.number)
-    return with_groups(sequence_numbers.given_twice(this_run, context.events), context.evidence)
-
-
-def _torn(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
-    topics = [address.accepted_topic for address in context.workspace.frames.addresses]
-    return torn_transactions.torn(context.evidence, context.rules, topics)
-
-
-def _lost(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
-    return lost_inputs.lost(lost_inputs.unmatched(context.evidence), orphans, context.rules)
+    return with_groups(ring_ranks.given_twice(this_run, context.events), context.evidence)
 
 
 def _of_hops(context: AnomalyContext, followed: DataFrame | None) -> DataFrame | None:

@@ -21,7 +21,7 @@ from reconcile.run.history import id_store
 from reconcile.run.history import rules as kept_rules
 from reconcile.run.history.history import Run, added
 from reconcile.run.history.layout import ids_folder
-from reconcile.run.measures import candidates, repeated_ids, resend_distance
+from reconcile.run.measures import repeated_ids, resend_distance
 from reconcile.run.measures.counts import Judgement, count, count_anomalies
 from reconcile.run.measures.repeated_ids import RepeatedIds
 from reconcile.run.verdict import anomaly_search, summary
@@ -93,9 +93,9 @@ class Judge:
         addresses, cuts = self._frames.addresses, self._frames.cuts
         if self.events is not None:  # few rows, which most later steps join
             self.events = self.workspace.scratch("events", self.events)
-        events, self._grown = journal.of_growth(journal.without_regroups(self.events))
+        events, self._grown = journal.of_growth(self.events)
         self._evidence, self._followed = match.matched(self.workspace, events, self._grown)
-        self.events = journal.of_rings(events)
+        self.events = None if events is None else events.where(~F.coalesce("of_hops", F.lit(False)))
         return f"{counted(records(cuts), 'offset')} of {counted(len(addresses), 'address', 'addresses')}"
 
     def _count(self) -> str:
@@ -127,10 +127,9 @@ class Judge:
             blocks = self.workspace.scratch("blocks", id_positions.blocks(evidence))
             self._blocks = blocks if blocks.count() <= id_positions.SENT_MAX else None
         self._ids = self._accepted_ids()
-        others = evidence.where(originals.REPEATING) if found.suspects[candidates.REPEATING] else None
-        many = found.total("input") + sum(run.inputs for run in self.chain) >= FEW
+        others = evidence.where(originals.REPEATING) if found.suspects[originals.REPEATING] else None
         digests = repeated_ids.digests(self._ids, others, number)
-        self._digests = repeated_ids.find_repeated(digests, self.workspace.scratch, many=many)
+        self._digests = repeated_ids.find_repeated(digests, self.workspace.scratch)
         if self._digests.number:
             recurring = repeated_ids.among(self._ids, self._digests.digests, self._digests.number)
             self._recurring = self.workspace.scratch("recurring_ids", recurring)
@@ -205,7 +204,7 @@ class Judge:
         waiting = self._found.total("waiting")
         if waiting:
             self._write(ev.carried_inputs(self._evidence), "inputs")
-        if self._found.suspects[candidates.ALONE]:
+        if self._found.suspects[ev.WITHOUT_INPUT]:
             ahead = ev.ahead(self._evidence, self._frames.spans()).select(*EVIDENCE.names)
             if not ahead.isEmpty():
                 self._write(ahead, "ahead")

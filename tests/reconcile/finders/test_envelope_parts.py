@@ -4,7 +4,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
-from reconcile.anomalies.finders import lost_inputs, torn_transactions
+from reconcile.anomalies.finders import lost_inputs
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames import match
 from tests.reconcile.rows import Frames, cut, named
@@ -47,7 +47,7 @@ def test_torn(frames: Frames) -> None:
         *_envelope(1, {}, {}),
         *_envelope(2, {"fate": None}, {"fate": None}),
     )  # fmt: skip
-    rows = torn_transactions.torn(evidence, frames.rules(), ["t", "u"]).collect()
+    rows = lost_inputs.torn(evidence, frames.rules(), ["t", "u"]).collect()
 
     assert [(row["anomaly"], row["offset"], row["part_number"], row["out_offset"]) for row in rows] == [
         ("TORN", 0, 0, 1)
@@ -57,15 +57,15 @@ def test_torn(frames: Frames) -> None:
     assert sorted((row["id_address"], row["id"]) for row in ev.accepted_ids(evidence, 1).collect()) == [
         (0, b"a"), (1, b"b"),
     ]  # fmt: skip
-    (gone,) = torn_transactions.torn(evidence, frames.rules(targets_gone=True), ["t", "u"]).collect()
+    (gone,) = lost_inputs.torn(evidence, frames.rules(targets_gone=True), ["t", "u"]).collect()
     assert (gone["anomaly"], gone["suspected"]) == ("GAP", "TORN")
 
 
 def test_many_parts_are_not_all_named(frames: Frames) -> None:
     evidence = _joined(frames, *_envelope(0, *[{}] * 30, {"fate": None}))
-    rows = torn_transactions.torn(evidence, frames.rules(), ["t"]).collect()
+    rows = lost_inputs.torn(evidence, frames.rules(), ["t"]).collect()
 
-    numbers = ", ".join(str(index) for index in range(1, torn_transactions.SHOWN_MAX + 1))
+    numbers = ", ".join(str(index) for index in range(1, lost_inputs.SHOWN_MAX + 1))
     assert [row["detail"] for row in rows] == [
         f"parts {numbers} and 10 more of 31 accepted, in t; missing: part 31, for t"
     ]

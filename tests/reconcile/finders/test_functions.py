@@ -5,8 +5,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.finders import fates, order
+from reconcile.anomalies.finders import bridge_hops, fates, lost_inputs, order, originals
 from reconcile.anomalies.names import Anomaly, Doubt, doubted
+from reconcile.run.frames.evidence import WITHOUT_INPUT
 from reconcile.run.measures import candidates
 from reconcile.run.measures.counts import Judgement, count_anomalies
 from reconcile.run.verdict.summary import address_counts, verdict
@@ -35,16 +36,16 @@ def test_fates(frames: Frames) -> None:
 def test_what_is_looked_at(frames: Frames) -> None:
     """The run looks for an anomaly only if the frame has a row of its kind."""
     rows: dict[str, dict[str, Any]] = {
-        candidates.SECOND: {"nth": 2},
-        candidates.STRAY: {"has_input": False},
-        candidates.CHANGED: {"key_changed": True},
-        candidates.UNREAD: {"hop_source": ""},
-        candidates.UNMATCHED: {"fate": None, "id": None},
-        candidates.SAID_TO_REPEAT: {"fate": DIVERTED, "id": None},
-        candidates.REPEATING: {"fate": DIVERTED, "id": b"a"},
-        candidates.ALONE: {"has_input": False, "fate": FORWARDED},
+        fates.SECOND: {"nth": 2},
+        fates.STRAY: {"has_input": False},
+        fates.CHANGED: {"key_changed": True},
+        bridge_hops.UNREAD: {"hop_source": ""},
+        lost_inputs.UNMATCHED: {"fate": None, "id": None},
+        lost_inputs.SAID_TO_REPEAT: {"fate": DIVERTED, "id": None},
+        originals.REPEATING: {"fate": DIVERTED, "id": b"a"},
+        WITHOUT_INPUT: {"has_input": False, "fate": FORWARDED},
     }
-    also = {candidates.STRAY: {candidates.ALONE}, candidates.REPEATING: {candidates.SAID_TO_REPEAT}}
+    also = {fates.STRAY: {WITHOUT_INPUT}, originals.REPEATING: {lost_inputs.SAID_TO_REPEAT}}
     for name, row in rows.items():
         [counted] = frames.evidence(row, {}).agg(*candidates.counted(), *candidates.sequences()).collect()
         found = candidates.of_row(counted)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import Row as SparkRow
 
-from reconcile.anomalies.finders import lost_inputs, originals, sequence_numbers
+from reconcile.anomalies.finders import lost_inputs, originals, ring_ranks
 from reconcile.spark.schemas import DIVERTED, EVIDENCE
 from tests.reconcile.rows import Frames, cut
 
@@ -167,9 +167,7 @@ def _judged(frames: Frames, cases: Sequence[Case]) -> Found:
     rules = frames.rules_of(*(case.rules for case in cases))
     evidence = cut(frames.evidence(*rows_of("inputs")))
     asking = (
-        evidence
-        if all(case.plain for case in cases)
-        else sequence_numbers.with_heads(evidence, ids, events, RUN)
+        evidence if all(case.plain for case in cases) else ring_ranks.with_heads(evidence, ids, events, RUN)
     )
     known = cut(originals.with_heirs(ids, grown))
     near = cut(originals.without_near(asking, known, rules, events, RUN))

@@ -17,12 +17,12 @@ from confluent_kafka import KafkaError
 from rich.console import Console
 
 from app.cli import main
-from reconcile.audit import advice, configuration, extent, job, partitioner, report
-from reconcile.audit.extent import Extent
+from reconcile.audit import advice, configuration, job, partitioner, report
+from reconcile.audit import topic as topics
 from reconcile.audit.job import figures, keep
 from reconcile.audit.partitioner import Placed
 from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document
-from reconcile.audit.topic import Topic, Wanted, surveyed
+from reconcile.audit.topic import Extent, Topic, Wanted, surveyed
 from reconcile.cluster.admin import TopicFacts, refused
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
@@ -39,18 +39,18 @@ def test_extents() -> None:
     the readable range.
     """
     shares = [
-        {number: end - begin for number, (begin, end) in extent.last(EXTENTS, count).spans.items()}
+        {number: end - begin for number, (begin, end) in topics.last(EXTENTS, count).spans.items()}
         for count in (1, 7, 400, 9_999)
     ]
 
     assert shares == [{0: 0, 1: 1, 2: 0}, {0: 2, 1: 5, 2: 0}, {0: 100, 1: 300, 2: 0}, {0: 100, 1: 300, 2: 0}]
-    assert extent.last(EXTENTS, 7).spans[0] == (108, 110)
-    assert [extent.last(EXTENTS, count).whole for count in (399, 400)] == [False, True]
+    assert topics.last(EXTENTS, 7).spans[0] == (108, 110)
+    assert [topics.last(EXTENTS, count).whole for count in (399, 400)] == [False, True]
 
-    part = extent.since(EXTENTS, {0: 115, 1: 40, 2: None}, "24h")
+    part = topics.since(EXTENTS, {0: 115, 1: 40, 2: None}, "24h")
     assert (part.spans, part.whole, part.offsets) == ({0: (110, 110), 1: (40, 300), 2: (5, 5)}, False, 260)
     assert part.ranges() == {1: (40, 300)}
-    assert extent.since(EXTENTS, {0: 10, 1: 0, 2: None}, "24h").whole
+    assert topics.since(EXTENTS, {0: 10, 1: 0, 2: None}, "24h").whole
 
 
 class _Cluster:
@@ -96,10 +96,10 @@ def test_since_before_there_were_times() -> None:
     for since, spans, whole in (("1h", {0: (4, 9)}, False), ("99999d", {0: (0, 9)}, True)):
         part = surveyed(cluster, Wanted("orders", since), 1_795_219_200_000).part
         assert (part.spans, part.whole) == (spans, whole)
-    assert [extent.seconds_of(text) for text in ("90s", "30m", "24h", "7d")] == [90, 1_800, 86_400, 604_800]
+    assert [topics.seconds_of(text) for text in ("90s", "30m", "24h", "7d")] == [90, 1_800, 86_400, 604_800]
     for text in ("", "5", "h", "-1h", "0m", "1.5h", "1w"):
         with pytest.raises(ValueError, match="write for example"):
-            extent.seconds_of(text)
+            topics.seconds_of(text)
 
 
 def test_explained() -> None:
@@ -134,7 +134,7 @@ def made(**changes: Any) -> Audit:
         "header", with_id=100, resends=50, distance=Spread(50, 1, 9, 12), needed=9, within_needed=49, within_capacity=50
     )  # fmt: skip
     plain: dict[str, Any] = {
-        "topic": Topic("orders", extents, extent.whole(extents), "delete"),
+        "topic": Topic("orders", extents, topics.whole(extents), "delete"),
         "bootstrap_servers": "b:9092", "settings": AddressDefaults(), "configured": "", "confidence": Fraction(98, 100),
         "partitions": [PartitionCount(0, 60, 60, 60, 0), PartitionCount(1, 40, 40, 40, 0)],
         "first_ms": 1_760_000_000_000, "last_ms": 1_760_000_000_000 + 43_200_000,
@@ -244,7 +244,7 @@ def test_no_records() -> None:
         (Extent(0, 0, 4), "transactions that are still open"),
         (Extent(0, 3, 3), "transaction markers"),
     ):
-        topic = Topic("orders", {0: found}, extent.whole({0: found}), "delete")
+        topic = Topic("orders", {0: found}, topics.whole({0: found}), "delete")
         empty = made(topic=topic, partitions=(), found=Resends("header"))
 
         assert words in said(empty)
@@ -267,8 +267,8 @@ def test_what_is_gone_is_named() -> None:
         assert sentence in said(many)
 
     extents = {0: Extent(3, 60, 60), 1: Extent(0, 43, 43)}
-    gone = made(topic=Topic("orders", extents, extent.whole(extents), None))
-    sample = made(topic=Topic("orders", extents, extent.last(extents, 50), "delete"))
+    gone = made(topic=Topic("orders", extents, topics.whole(extents), None))
+    sample = made(topic=Topic("orders", extents, topics.last(extents, 50), "delete"))
 
     assert "does not begin at its first record" in said(gone)
     assert "this user may lack DescribeConfigs" in said(gone)
