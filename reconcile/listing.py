@@ -102,33 +102,29 @@ def _lines(findings: Iterable[Finding]) -> Iterator[Line]:
         at = (it.partition, it.offset) if it.partition is not None else (it.out_partition, it.out_offset)
         partitions.setdefault(at[0], []).append((it.timestamp, at[1]))
     for partition in sorted(partitions, key=lambda number: -1 if number is None else number):
-        run: list[tuple[int | None, int | None]] = []
+        runs: list[list[tuple[int | None, int | None]]] = []
         for record in sorted(
             partitions[partition], key=lambda item: tuple(-1 if n is None else n for n in item)
         ):
-            if run and _apart(run[-1][0], record[0]):
-                yield _line(partition, run)
-                run = []
-            run.append(record)
-        yield _line(partition, run)
+            if not runs or _apart(runs[-1][-1][0], record[0]):
+                runs.append([])
+            runs[-1].append(record)
+        for run in runs:
+            offsets = [offset for _, offset in run if offset is not None]
+            yield Line(
+                partition=partition,
+                rows=len(run),
+                first=min(offsets, default=None),
+                last=max(offsets, default=None),
+                begin_ms=run[0][0],
+                end_ms=run[-1][0],
+            )
 
 
 def _apart(one: int | None, other: int | None) -> bool:
     if one is None or other is None:
         return one != other
     return other - one > PAUSE_MS
-
-
-def _line(partition: int | None, run: Sequence[tuple[int | None, int | None]]) -> Line:
-    offsets = [offset for _, offset in run if offset is not None]
-    return Line(
-        partition=partition,
-        rows=len(run),
-        first=min(offsets, default=None),
-        last=max(offsets, default=None),
-        begin_ms=run[0][0],
-        end_ms=run[-1][0],
-    )
 
 
 def in_groups(groups: Iterable[Group]) -> Iterator[str]:

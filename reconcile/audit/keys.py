@@ -34,8 +34,7 @@ def by_partition(audit: Audit, records: DataFrame) -> Audit:
         F.min(dated).alias("first"), F.max(dated).alias("last"),
     ).collect()  # fmt: skip
     names = ("records", "with_id", "keyed", "tombstones", "envelopes", "bridged")
-    there = {row["partition"]: row for row in rows}
-    empty = dict.fromkeys(names, 0)
+    there = {row["partition"]: {name: row[name] for name in names} for row in rows}
     first_ms = min((row["first"] for row in rows if row["first"]), default=0)
     last_ms = max((row["last"] for row in rows if row["last"]), default=0)
     far_off = 0
@@ -44,10 +43,7 @@ def by_partition(audit: Audit, records: DataFrame) -> Audit:
     return replace(
         audit,
         partitions=[
-            PartitionCount(
-                number, **({name: there[number][name] for name in names} if number in there else empty)
-            )
-            for number in sorted(audit.topic.extents)
+            PartitionCount(number, **there.get(number, {})) for number in sorted(audit.topic.extents)
         ],
         first_ms=first_ms,
         last_ms=last_ms,

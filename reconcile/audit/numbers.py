@@ -39,7 +39,7 @@ class Counter:
     spark: SparkSession
     options: Mapping[str, str]  # options of Spark's Kafka source
     progress: Progress
-    others: Mapping[str, columns.Dialect] = field(default_factory=dict)
+    others: Mapping[str, Dialect] = field(default_factory=dict)
     """Name → ID and group settings of other configured addresses, which transactions may have parts for."""
 
     def counted(self, asked: Audit, *, look_further: bool) -> Audit:
@@ -97,7 +97,7 @@ class Counter:
             ],
         )
 
-    def _instead(self, audit: Audit, own: columns.Dialect, id_from: str) -> Resends:
+    def _instead(self, audit: Audit, own: Dialect, id_from: str) -> Resends:
         ranges = {audit.topic.name: audit.topic.part.ranges()}
         records = topic_reader.audited(
             topic_reader.scan(self.spark, self.options, ranges), own._replace(id_from=id_from)
@@ -140,11 +140,9 @@ def _arrived(audit: Audit, records: DataFrame, with_id: int) -> DataFrame:
     )
 
 
-def dialect(keys: AddressDefaults) -> columns.Dialect:
-    """Return the settings for ID and group as Spark columns use them."""
-    return columns.Dialect(
-        keys.duplicate_id_headers, keys.duplicate_id_from, keys.group_header, keys.default_group
-    )
+def dialect(keys: AddressDefaults) -> Dialect:
+    """Return how an audit reads IDs and groups: it does not tell values of an ID apart."""
+    return Dialect.of_address(keys)._replace(by_value=False)
 
 
 def count_bridges(records: DataFrame) -> Bridges:

@@ -32,10 +32,10 @@ class PartitionCount:
     """Counts of one partition."""
 
     partition: int
-    records: int
-    with_id: int
-    keyed: int
-    tombstones: int
+    records: int = 0
+    with_id: int = 0
+    keyed: int = 0
+    tombstones: int = 0
     envelopes: int = 0  # records that are transactions
     bridged: int = 0  # records that came over bridges
     resends: int = 0
@@ -237,12 +237,7 @@ def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]
         "resends": _resends(audit, found),
         "instead": [_resends(audit, other) for other in audit.others],
         "groups": {
-            "count": audit.groups.count,
-            "records": audit.groups.records,
-            "largest_share": audit.groups.share(1),
-            "top_10_share": audit.groups.share(10),
-            "largest": [asdict(group) for group in audit.groups.largest],
-            "sizes": [asdict(size) for size in audit.groups.sizes],
+            **asdict(audit.groups), "largest_share": audit.groups.share(1), "top_10_share": audit.groups.share(10),
         },
         "lanes": [asdict(lane) for lane in found.lanes],
         "lane_skew": audit.lane_skew,

@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from reconcile.spark import hops
 from reconcile.spark.envelopes import hashed, header
-from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.protocol import wire_names
 
 HEADERS_FEW: Final = 4  # few records have more headers
@@ -52,7 +52,7 @@ class Dialect(NamedTuple):
     """Whether an ID with another value is another message."""
 
     @classmethod
-    def of_address(cls, address: AddressSettings) -> "Dialect":
+    def of_address(cls, address: AddressDefaults) -> "Dialect":
         """Return the dialect of an address."""
         return cls(
             address.duplicate_id_headers,

@@ -206,19 +206,16 @@ def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence
     same = [position for position in seen if position.topic_id == now.topic_id]
     spans, lost, recreated = [], _recreated(topic, replaced), bool(replaced)
     for number, (start, cut, end) in enumerate(zip(now.starts, now.cuts, now.ends, strict=True)):
-        known = last is not None and number < len(last.ends)
-        begin = last.ends[number] if last is not None and known else 0
-        origin = last.origins[number] if last is not None and known else start
+        begin, origin = (
+            (last.ends[number], last.origins[number]) if last and number < len(last.ends) else (0, start)
+        )
         reached = max((position.ends[number] for position in same if number < len(position.ends)), default=0)
-        if begin > end:
-            why = "the log ends before the judged offsets: it lost its last records"
-            lost.append(Lost(topic, number, end, begin, why))
+        if max(begin, reached) > end:
+            gone, what = (begin, "judged offsets") if begin > end else (reached, "offsets of an earlier run")
+            why = f"the log ends before the {what}: it lost its last records"
+            lost.append(Lost(topic, number, end, gone, why))
             recreated = True
-            begin = end  # everything below was judged, or is reported as lost
-        elif reached > end:
-            why = "the log ends before the offsets of an earlier run: it lost its last records"
-            lost.append(Lost(topic, number, end, reached, why))
-            recreated = True
+            begin = min(begin, end)  # everything below was judged, or is reported as lost
         read_from = max(begin, start)
         if start > begin:
             lost.append(Lost(topic, number, begin, start, "retention deleted it before it was judged"))

@@ -43,7 +43,8 @@ def rings(
         resends, needed, p50, p99, largest = (rows[0][n] if rows else 0 for n in ("a", "at", "b", "c", "d"))
         enough = numbers.rows_of(number, kinds.ENOUGH)
         capacity, span_ms = address.ring_capacity, _span_ms(address.name, runs, found)
-        before = sum(_overruns(run, address.name) for run in runs)
+        earlier = [run.summary.get("addresses", {}).get(address.name, {}) for run in runs]
+        before = sum(kept.get("anomalies", {}).get(Anomaly.OVERRUN, 0) for kept in earlier)
         earliest = [run.earliest[address.name] for run in runs if address.name in run.earliest]
         earliest += [found.times[address.name][0]] if address.name in found.times else []
         made[address.name] = data.Ring(
@@ -85,11 +86,6 @@ def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
     return days[0] + 1 - min([*days, *(epoch + number // data.DAY_MS for number in earliest)])
 
 
-def _overruns(run: Run, address: str) -> int:
-    kept: Mapping[str, Any] = run.summary.get("addresses", {}).get(address, {})
-    return int(kept.get("anomalies", {}).get(Anomaly.OVERRUN, 0))
-
-
 def held(base: Run | None, found: Judgement, recreated: Mapping[str, bool]) -> LaneCounts:
     """Return the IDs that each lane accepted since its ring was new or emptied by order."""
     made: LaneCounts = {}
@@ -115,6 +111,7 @@ def figures(
     began = f"{document['began'][:16].replace('T', ' ')} UTC"
     base = document["from_night"]
     numbers = Numbers(found.numbers)
+    findings = {name: [finding(row) for row in found.findings if row["address"] == name] for name in rings}
     shares = {name: document["addresses"][name]["overrun_share"] for name in rings}
     judged = {
         name: replace(ring, overrun_share=shares[name], overrun=shares[name] > document["overrun_max"])
@@ -142,18 +139,16 @@ def figures(
                     lanes[address.name],
                 ),
                 anomalies=document["addresses"][address.name]["anomalies"],
-                findings=[finding(row) for row in found.findings if row["address"] == address.name],
+                findings=findings[address.name],
             )
             for number, address in enumerate(settings.addresses)
         ],
         advice=[
             *(
                 sentence
-                for address in settings.addresses
+                for name, several in findings.items()
                 for sentence in advice.torn(
-                    address.name,
-                    document["addresses"][address.name]["anomalies"].get(Anomaly.TORN, 0),
-                    (finding(row) for row in found.findings if row["address"] == address.name),
+                    name, document["addresses"][name]["anomalies"].get(Anomaly.TORN, 0), several
                 )
             ),
             *advice.broken_promises(document["addresses"]),
