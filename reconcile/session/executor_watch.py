@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from reconcile.session.spark_errors import SPARK
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.wording import counted
+from ringfence_kafka.wording import counted, first_of
 
 NOTICE_S: Final = 30.0  # time after which a waiting run reports its demand
 TIMEOUT_S: Final = 120.0
@@ -61,11 +61,7 @@ class SparkCluster:
 
     def offer(self) -> str:
         """Return the demand of the run, and the offer of the cluster."""
-        conf = self._context.getConf()
-        demand = Demand(
-            conf.get("spark.executor.cores", "") or "", conf.get("spark.executor.memory", "1g") or ""
-        )
-        return offered(self._context, self._master, demand)
+        return offered(self._context, self._master)
 
     def cancel(self) -> None:
         """Cancel all jobs. Their callers get an error."""
@@ -165,57 +161,36 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-class Demand(NamedTuple):
-    """Size of one executor in Spark's settings."""
-
-    cores: str  # number; empty = all cores of a worker
-    memory: str
-
-
-def offered(context: SparkContext, master: str, demand: Demand) -> str:
+def offered(context: SparkContext, master: str) -> str:
     """Return the demand, and the free resources of workers from the master's page."""
+    conf = context.getConf()
+    cores, memory = conf.get("spark.executor.cores"), conf.get("spark.executor.memory", "1g")
+    size = f"{cores} cores" if cores else "all cores of a worker"
+    asked = f"it asks {master} for executors with {size} and {memory} of memory each"
     if not master.startswith(_STANDALONE):
-        return f"it asks {master} for {_asked(demand, None)}: look at the free resources of the cluster"
+        return f"{asked}: look at the free resources of the cluster"
     pages = []
     for part in master.removeprefix(_STANDALONE).split(","):
         host, _, port = part.rpartition(":")
         page = f"http://{host}:{_page_port(context, host.strip('[]'), int(port))}"
         state = _state(page)
         if state is not None and state.get("status") == "ALIVE":
-            return compared(state, context.applicationId, master, demand)
+            return f"{asked}; {workers_of(state)}"
         pages.append(page)
-    return (
-        f"it asks {master} for {_asked(demand, None)}; the cluster's page does not answer ({', '.join(pages)}), so its workers are not "
-        "known"
-    )
+    return f"{asked}; the cluster's page does not answer ({', '.join(pages)}), so its workers are not known"
 
 
-def compared(state: Mapping[str, Any], application: str, master: str, demand: Demand) -> str:
-    """Compare demand and offer by the JSON of a standalone master. ``application``: the run's ID there."""
-    apps = [item for item in state.get("activeapps", ()) if item.get("id") == application]
-    memory_mib = apps[0].get("memoryperexecutor") if apps else None
+def workers_of(state: Mapping[str, Any]) -> str:
+    """Return the free resources of live workers, by the JSON of a standalone master."""
     workers = [item for item in state.get("workers", ()) if item.get("state") == "ALIVE"]
-    return f"it asks {master} for {_asked(demand, memory_mib)}; {_workers(workers)}"
-
-
-def _asked(demand: Demand, memory_mib: int | None) -> str:
-    cores = f"{demand.cores} cores" if demand.cores else "all cores of a worker"
-    memory = demand.memory if memory_mib is None else f"{memory_mib} MiB"
-    return f"executors with {cores} and {memory} of memory each"
-
-
-def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
     if not workers:
         return "the cluster has no worker"
     shown = [
         f"{worker.get('host')}:{worker.get('port')} has {worker.get('coresfree')} of {worker.get('cores')} cores and {worker.get('memoryfree')} of "
         f"{worker.get('memory')} MiB free"
-        for worker in workers[:WORKERS_SHOWN_MAX]
+        for worker in workers
     ]
-    more = len(workers) - len(shown)
-    return f"the cluster has {counted(len(workers), 'worker')}: {', '.join(shown)}" + (
-        f", and {more} more" if more else ""
-    )
+    return f"the cluster has {counted(len(workers), 'worker')}: {first_of(shown, WORKERS_SHOWN_MAX)}"
 
 
 def _page_port(context: SparkContext, host: str, port: int) -> int:

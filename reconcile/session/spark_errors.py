@@ -59,31 +59,23 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
             "Spark's JVM has ended, perhaps because the machine ran out of memory: give it more, or "
             f"{less}; {after}"
         )
-    known: tuple[tuple[tuple[str, ...], RingfenceError], ...] = (
-        (
-            _SILENT,
-            BrokerUnavailableError(
-                f"the brokers do not answer any more ({innermost(error)}): look at them; {after}"
-            ),
+    known: dict[tuple[str, ...], RingfenceError] = {
+        _SILENT: BrokerUnavailableError(
+            f"the brokers do not answer any more ({innermost(error)}): look at them; {after}"
         ),
-        (
-            ("KAFKA_DATA_LOSS", "OffsetOutOfRange"),
-            EvidenceGoneError(f"retention deleted records while they were read: {gone}"),
+        ("KAFKA_DATA_LOSS", "OffsetOutOfRange"): EvidenceGoneError(
+            f"retention deleted records while they were read: {gone}"
         ),
-        (
-            ("TopicAuthorization", "Not authorized to access topics"),
-            PrerequisiteError(
-                "this user may not read all of the topics: allow Read on them; see docs/security.md"
-            ),
+        ("TopicAuthorization", "Not authorized to access topics"): PrerequisiteError(
+            "this user may not read all of the topics: allow Read on them; see docs/security.md"
         ),
-        (
-            ("OutOfMemoryError",),
-            SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}"),
+        ("OutOfMemoryError",): SparkFailedError(
+            f"Spark ran out of memory: give it more (spark.driver.memory), or {less}"
         ),
-        (("long overflow",), SparkFailedError(f"{_TOO_FAR_OFF}; {after}")),
-        (("No space left on device",), SparkFailedError(f"the disk is full: {disk}")),
-    )
-    for marks, found in known:
+        ("long overflow",): SparkFailedError(f"{_TOO_FAR_OFF}; {after}"),
+        ("No space left on device",): SparkFailedError(f"the disk is full: {disk}"),
+    }
+    for marks, found in known.items():
         if any(mark in text for mark in marks):
             return found
     return SparkFailedError(f"Spark failed: {innermost(error)}: {after}")

@@ -60,7 +60,7 @@ def test_no_worker_is_large_enough(broker: EmbeddedBroker, tmp_path: Path, clust
         "reconcile", "--config", str(world.config(tmp_path)), "--master", cluster.master, check=False, limit_s=LIMIT_S
     )  # fmt: skip
     compared = (
-        rf"it asks {cluster.master} for executors with all cores of a worker and 1024 MiB of memory each; the cluster has 1 worker: "
+        rf"it asks {cluster.master} for executors with all cores of a worker and 1g of memory each; the cluster has 1 worker: "
         r"127\.0\.0\.1:\d+ has 2 of 2 cores and 512 of 512 MiB free\."
     )
     # Between the two there may be a line of the progress.

@@ -122,16 +122,8 @@ def moments(
         (F.coalesce(fate.isin(*REPEATS), F.lit(False)) | dropped).cast("int").alias("duplicate"),
     )
     if orphans is not None:
-        none = F.lit(0)
-        rows = rows.unionByName(
-            orphans.where(fate.isNull() & dropping).select(
-                "address",
-                "timestamp",
-                none.alias("one"),
-                none.alias("accepted"),
-                F.lit(-1).alias("duplicate"),
-            )
-        )
+        instead = ("address", "timestamp", "0 as one", "0 as accepted", "-1 as duplicate")
+        rows = rows.unionByName(orphans.where(fate.isNull() & dropping).selectExpr(*instead))
     step = by_address([step_ms(*time) for time in times])
     first, last = (by_address(time) for time in zip(*times, strict=True))
     at = F.when(F.col("timestamp").between(first, last), F.col("timestamp") - F.col("timestamp") % step)

@@ -227,16 +227,10 @@ class Frames(Sources):
                 for n, output in enumerate(outputs, 1)
             ),
         )
-        columns = [
-            name
-            for name in schemas.ANOMALIES.names
-            if name not in {"fate", "out_address", "out_topic", "anomaly", "address"}
-        ]
-        at = columns.index("out_partition")
+        first = ("anomaly", "address", "topic")
+        others = [name for name in schemas.ANOMALIES.names if name not in {*first, "fate", "out_address"}]
         named = anomalies.withColumns({"out_topic": out, "topic": F.get(inputs, F.col("address"))})
-        return self.named(named).select(
-            "anomaly", "address", "topic", *columns[:at], "out_topic", *columns[at:]
-        )
+        return self.named(named).select(*first, *others)
 
     def gaps(self) -> DataFrame:
         """Return :data:`reconcile.spark.schemas.GAPS`."""

@@ -4,7 +4,6 @@ Most IDs occur once, so their rows need no shuffle. Digests of eight bytes stand
 equal digests, both remain.
 """
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -39,13 +38,6 @@ def digests(ids: DataFrame, others: DataFrame | None, run: int) -> DataFrame:
         F.max(F.col("new").cast("int")).alias("new"),
     )
     return counted.where("times > 1 and new = 1").select("digest", (F.col("accepted") > 1).alias("again"))
-
-
-def find_repeated(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame]) -> RepeatedIds:
-    """Write the digests with ``kept``, and count them."""
-    found = kept("recurring", found)
-    [(number, again)] = found.agg(F.count(F.lit(1)), F.count_if("again")).collect()
-    return RepeatedIds(found, number, again > 0)
 
 
 def among(rows: DataFrame, digests: DataFrame, count: int) -> DataFrame:

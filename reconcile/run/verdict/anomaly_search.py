@@ -1,7 +1,7 @@
 """Searches the evidence for anomalies: each finder with candidates runs once."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -29,27 +29,27 @@ from reconcile.spark.schemas import ANOMALIES, EVIDENCE
 from reconcile.spark.topic_reader import concatenated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnomalyContext:
-    """Input of the finders. Comments name the schema of a frame; None = the frame has no rows."""
+@dataclass(slots=True, kw_only=True)
+class FinderInput:
+    """Input of the finders, filled step by step. Comments name the schema of a frame; None = it has no rows."""
 
     workspace: Workspace
-    judgement: Judgement
     chain: Sequence[Run]  # base, base of the base and so on
-    evidence: DataFrame  # EVIDENCE
-    ids: DataFrame  # IDS of this run and of the runs before
-    recurring: DataFrame  # IDS that occur several times, accepted or not
-    repeated: DataFrame | None  # IDS accepted several times
-    events: DataFrame | None  # EVENTS of rings
-    grown: DataFrame | None  # EVENTS of addresses that got more lanes
-    rules: DataFrame  # RULES
-    promised: Sequence[Mapping[int, int]]  # ring size by address and lane
-    blocks: DataFrame | None  # see reconcile.run.frames.id_positions
+    events: DataFrame | None  # EVENTS of the journal; after the match those of rings
+    found: Judgement = field(init=False)
+    evidence: DataFrame = field(init=False)  # EVIDENCE
+    ids: DataFrame = field(init=False)  # IDS of this run and of the runs before
+    recurring: DataFrame = field(init=False)  # IDS that occur several times, accepted or not
+    repeated: DataFrame | None = field(init=False, default=None)  # IDS accepted several times
+    grown: DataFrame | None = field(init=False, default=None)  # EVENTS of addresses that got more lanes
+    rules: DataFrame = field(init=False)  # RULES
+    promised: Sequence[Mapping[int, int]] = field(init=False)  # ring size by address and lane
+    blocks: DataFrame | None = field(init=False, default=None)  # see reconcile.run.frames.id_positions
 
     @property
     def transactions(self) -> bool:
         """Whether this run has transactions."""
-        return self.judgement.total("parts") > 0
+        return self.found.total("parts") > 0
 
     @property
     def diverts_conflicts(self) -> bool:
@@ -57,9 +57,9 @@ class AnomalyContext:
         return any(address.on_conflict == "divert" for address in self.workspace.frames.addresses)
 
 
-def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame | None) -> list[DataFrame]:
+def anomalies(context: FinderInput, orphans: DataFrame, followed: DataFrame | None) -> list[DataFrame]:
     """Return anomalies in a few frames: ``orphans`` and ``followed`` are results of the functions below."""
-    counts, evidence, rules = context.judgement.suspects, context.evidence, context.rules
+    counts, evidence, rules = context.found.suspects, context.evidence, context.rules
     by_evidence = [rows(context.workspace.frames.gaps(), Anomaly.GAP, F.col("text"))]
     if counts[fates.SECOND]:
         by_evidence.append(fates.doubled(evidence))
@@ -87,19 +87,19 @@ def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame |
     return [*frames, *_reordered(context), *_repeated(context, of_hops)]
 
 
-def orphans(context: AnomalyContext) -> DataFrame:
+def orphans(context: FinderInput) -> DataFrame:
     """Return inputs with an ID that were not accepted and repeat nothing, and conflicts not diverted."""
-    if not context.judgement.suspects[originals.REPEATING]:
+    if not context.found.suspects[originals.REPEATING]:
         return context.evidence.where(F.lit(False))
     found = _of_nothing(context)
-    if not context.diverts_conflicts or not context.judgement.suspects[lost_inputs.UNMATCHED]:
+    if not context.diverts_conflicts or not context.found.suspects[lost_inputs.UNMATCHED]:
         return found
     repeating = context.evidence.where(originals.REPEATING)
     missing = originals.conflicts(repeating, context.recurring, found, context.rules)
     return context.workspace.scratch("orphans_and_conflicts", found.unionByName(missing))
 
 
-def _of_nothing(context: AnomalyContext) -> DataFrame:
+def _of_nothing(context: FinderInput) -> DataFrame:
     """Return inputs with an ID that were not accepted and repeat nothing."""
     workspace, events, number = context.workspace, context.events, context.workspace.number
     rings = workspace.frames.ring_numbers()
@@ -136,19 +136,19 @@ def with_groups(found: DataFrame, evidence: DataFrame) -> DataFrame:
     return both.withColumnRenamed("of_input", "group").select(*ANOMALIES.names)
 
 
-def _stray_outputs(context: AnomalyContext) -> DataFrame:
+def _stray_outputs(context: FinderInput) -> DataFrame:
     spans, frames = context.workspace.frames.spans(), context.workspace.frames
     finders = (fates.doubled_later, fates.phantom, fates.beyond_memory)
     found = concatenated([finder(context.evidence, spans) for finder in finders])
     return orphan_outputs.with_names(frames, context.workspace.scratch("strays", found))
 
 
-def _numbered_twice(context: AnomalyContext) -> DataFrame:
+def _numbered_twice(context: FinderInput) -> DataFrame:
     this_run = context.ids.where(F.col("run") == context.workspace.number)
     return with_groups(ring_ranks.given_twice(this_run, context.events), context.evidence)
 
 
-def _of_hops(context: AnomalyContext, followed: DataFrame | None) -> DataFrame | None:
+def _of_hops(context: FinderInput, followed: DataFrame | None) -> DataFrame | None:
     """Return anomalies of hops that were accepted again; None = no anomalies."""
     if followed is None:
         return None
@@ -161,7 +161,7 @@ def _of_hops(context: AnomalyContext, followed: DataFrame | None) -> DataFrame |
     return workspace.scratch("hops_found", concatenated(found))
 
 
-def _reordered(context: AnomalyContext) -> list[DataFrame]:
+def _reordered(context: FinderInput) -> list[DataFrame]:
     """Return broken order within this run, and with the last run.
 
     The search within this run is skipped if whole partitions are in order.
@@ -169,7 +169,7 @@ def _reordered(context: AnomalyContext) -> list[DataFrame]:
     evidence, blocks, frames = context.evidence, context.blocks, context.workspace.frames
     in_order = (
         blocks is not None
-        and not context.judgement.total("forwarded")
+        and not context.found.total("forwarded")
         and not order.may_be_broken(evidence, blocks)
     )
     found = [] if in_order else [order.reordered(evidence, transactions=context.transactions)]
@@ -182,7 +182,7 @@ def _reordered(context: AnomalyContext) -> list[DataFrame]:
     return found
 
 
-def _repeated(context: AnomalyContext, of_hops: DataFrame | None) -> list[DataFrame]:
+def _repeated(context: FinderInput, of_hops: DataFrame | None) -> list[DataFrame]:
     """Return anomalies of IDs accepted several times, without those that a hop explains."""
     repeated, number = context.repeated, context.workspace.number
     if repeated is None:

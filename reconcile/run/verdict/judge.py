@@ -16,7 +16,6 @@ from reconcile.run.frames.distributions import by_address
 from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.journal import Journal
 from reconcile.run.frames.scope import records
-from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history import id_store
 from reconcile.run.history import rules as kept_rules
 from reconcile.run.history.history import Run, added
@@ -25,7 +24,7 @@ from reconcile.run.measures import repeated_ids, resend_distance
 from reconcile.run.measures.counts import Judgement, count, count_anomalies
 from reconcile.run.measures.repeated_ids import RepeatedIds
 from reconcile.run.verdict import anomaly_search, summary
-from reconcile.run.verdict.anomaly_search import AnomalyContext
+from reconcile.run.verdict.anomaly_search import FinderInput
 from reconcile.session.session import FEW
 from reconcile.spark.schemas import EVIDENCE, IDS
 from reconcile.spark.topic_reader import Ranges, concatenated
@@ -43,33 +42,23 @@ STEPS = (
 
 
 @dataclass(slots=True, kw_only=True)
-class Judge:
+class Judge(FinderInput):
     """Judgement of one run. Each step uses the results of the steps before."""
 
-    workspace: Workspace
     date: str
     progress: Progress
     base: Run | None
-    chain: Sequence[Run]  # the base, the base of that, and so on
-    events: DataFrame | None  # EVENTS of the journal
     beyond: Ranges  # ranges of inputs beyond the cut
     complete: Mapping[str, bool]  # address → whether all IDs in its rings are known
     recent: Sequence[Run] = ()  # runs whose resends count for the advice
     confidence: float = 1.0  # share of resends that the advised ring would have caught
     overrun_max: float = 1.0  # share of duplicates that may be OVERRUN
 
-    _found: Judgement = field(init=False)
-    _evidence: DataFrame = field(init=False)
-    _grown: DataFrame | None = field(init=False, default=None)
     _followed: DataFrame | None = field(init=False, default=None)
     _histories: Journal = field(init=False)
     _detects: set[int] = field(init=False)
     _largest: list[int] = field(init=False)
-    _blocks: DataFrame | None = field(init=False, default=None)
-    _ids: DataFrame = field(init=False)
     _digests: RepeatedIds = field(init=False)
-    _recurring: DataFrame = field(init=False)
-    _repeated: DataFrame | None = field(init=False, default=None)
     _orphans: DataFrame = field(init=False)
     _anomalies: DataFrame = field(init=False)
 
@@ -79,7 +68,7 @@ class Judge:
         for name, step in zip(STEPS, steps, strict=True):
             self.progress.start_step(name)
             self.progress.count(step())
-        return self._found
+        return self.found
 
     @property
     def _frames(self) -> Frames:
@@ -93,8 +82,8 @@ class Judge:
         addresses, cuts = self._frames.addresses, self._frames.cuts
         if self.events is not None:  # few rows, which most later steps join
             self.events = self.workspace.scratch("events", self.events)
-        events, self._grown = journal.of_growth(self.events)
-        self._evidence, self._followed = match.matched(self.workspace, events, self._grown)
+        events, self.grown = journal.of_growth(self.events)
+        self.evidence, self._followed = match.matched(self.workspace, events, self.grown)
         self.events = None if events is None else events.where(~F.coalesce("of_hops", F.lit(False)))
         return f"{counted(records(cuts), 'offset')} of {counted(len(addresses), 'address', 'addresses')}"
 
@@ -103,7 +92,7 @@ class Judge:
         self._histories = journal.ring_histories(self.events)
         self._detects = kept_rules.detects(addresses, self._histories, base)
         self._largest = journal.largest(addresses, self._histories, self.chain)
-        self._found = Judgement(
+        self.found = Judgement(
             dropping=frozenset(
                 n
                 for n in self._detects
@@ -112,68 +101,58 @@ class Judge:
             largest={address.name: size for address, size in zip(addresses, self._largest, strict=True)},
         )
         consumed = base.consumed if base else {}
-        count(self._frames, self._evidence, self._histories, consumed, self.beyond, self._found)
-        self._found.set_modes(
+        count(self._frames, self.evidence, self._histories, consumed, self.beyond, self.found)
+        self.found.set_modes(
             {n: addresses[n].name for n in self._detects},
             [n for n, address in enumerate(addresses) if kept_rules.observes(address, base)],
             [n for n, address in enumerate(addresses) if kept_rules.observed(address, base)],
         )
-        return summary.by_address(self._found.counts)
+        return summary.by_address(self.found.counts)
 
     def _find_repeated(self) -> str:
         """Keep the accepted IDs of this run, and find the IDs that occur several times."""
-        evidence, found, number = self._evidence, self._found, self.workspace.number
+        evidence, found, number = self.evidence, self.found, self.workspace.number
         if found.total("input") >= FEW and not found.total("parts"):
             blocks = self.workspace.scratch("blocks", id_positions.blocks(evidence))
-            self._blocks = blocks if blocks.count() <= id_positions.SENT_MAX else None
-        self._ids = self._accepted_ids()
+            self.blocks = blocks if blocks.count() <= id_positions.SENT_MAX else None
+        self.ids = self._accepted_ids()
         others = evidence.where(originals.REPEATING) if found.suspects[originals.REPEATING] else None
-        digests = repeated_ids.digests(self._ids, others, number)
-        self._digests = repeated_ids.find_repeated(digests, self.workspace.scratch)
+        digests = self.workspace.scratch("recurring", repeated_ids.digests(self.ids, others, number))
+        [(several, again)] = digests.agg(F.count(F.lit(1)), F.count_if("again")).collect()
+        self._digests = RepeatedIds(digests, several, again > 0)
         if self._digests.number:
-            recurring = repeated_ids.among(self._ids, self._digests.digests, self._digests.number)
-            self._recurring = self.workspace.scratch("recurring_ids", recurring)
+            recurring = repeated_ids.among(self.ids, self._digests.digests, self._digests.number)
+            self.recurring = self.workspace.scratch("recurring_ids", recurring)
         else:
-            self._recurring = self._ids.where(F.lit(False))
+            self.recurring = self.ids.where(F.lit(False))
         if self._digests.again:
             rings = self._frames.ring_numbers()
             settled = ring_numbers.settled(rings) if any(item.regroups for item in rings) else None
-            found_again = repetition.repeated(self._recurring, number, settled)
+            found_again = repetition.repeated(self.recurring, number, settled)
             repeated = self.workspace.scratch("repeated", found_again)
-            self._repeated = None if repeated.isEmpty() else repeated
+            self.repeated = None if repeated.isEmpty() else repeated
         return counted(self._digests.number, "repeated ID")
 
     def _search(self) -> str:
-        addresses, cuts, found = self._frames.addresses, self._frames.cuts, self._found
+        addresses, cuts, found = self._frames.addresses, self._frames.cuts, self.found
         rings = self._frames.ring_numbers()
-        rules = kept_rules.rules_of(
-            addresses,
-            cuts,
-            self.chain,
-            self.workspace.number,
-            self._largest,
-            self._detects,
-            found.observing,
-            found.dropping,
-            self.complete,
+        self.promised = kept_rules.promised(addresses, cuts, self.chain, rings)
+        self.rules = self._frames.rules(
+            kept_rules.rules_of(
+                addresses,
+                cuts,
+                self.chain,
+                self.workspace.number,
+                self._largest,
+                self._detects,
+                found.observing,
+                found.dropping,
+                self.complete,
+            )
         )
-        context = AnomalyContext(
-            workspace=self.workspace,
-            judgement=found,
-            chain=self.chain,
-            evidence=self._evidence,
-            ids=self._ids,
-            recurring=self._recurring,
-            repeated=self._repeated,
-            events=self.events,
-            grown=self._grown,
-            rules=self._frames.rules(rules),
-            promised=kept_rules.promised(addresses, cuts, self.chain, rings),
-            blocks=self._blocks,
-        )
-        self._orphans = anomaly_search.orphans(context)
+        self._orphans = anomaly_search.orphans(self)
         self._followed = anomaly_search.without_lost(self.workspace, self._followed, self._orphans, found)
-        frames = anomaly_search.anomalies(context, self._orphans, self._followed)
+        frames = anomaly_search.anomalies(self, self._orphans, self._followed)
         if found.total("input") < FEW:
             frames = [concatenated(frames)]
         doubts = [
@@ -191,7 +170,7 @@ class Judge:
     def _measure(self) -> str:
         """Measure everything for advice and page, and collect the first anomalies."""
         self._write_resends()
-        found = self._found
+        found = self.found
         frames = [*self._traffic(), *self._resends()]
         if frames:
             found.numbers.extend(concatenated(frames).collect())
@@ -201,11 +180,11 @@ class Judge:
 
     def _hand_on(self) -> str:
         """Write the state for the next run."""
-        waiting = self._found.total("waiting")
+        waiting = self.found.total("waiting")
         if waiting:
-            self._write(ev.carried_inputs(self._evidence), "inputs")
-        if self._found.suspects[ev.WITHOUT_INPUT]:
-            ahead = ev.ahead(self._evidence, self._frames.spans()).select(*EVIDENCE.names)
+            self._write(ev.carried_inputs(self.evidence), "inputs")
+        if self.found.suspects[ev.WITHOUT_INPUT]:
+            ahead = ev.ahead(self.evidence, self._frames.spans()).select(*EVIDENCE.names)
             if not ahead.isEmpty():
                 self._write(ahead, "ahead")
         if self._followed is not None:
@@ -226,7 +205,7 @@ class Judge:
 
     def _forwarded(self) -> list[set[int]]:
         """Return by address the lanes that got forwarded records."""
-        lanes = [self._found.lanes[address.name] for address in self._frames.addresses]
+        lanes = [self.found.lanes[address.name] for address in self._frames.addresses]
         return [{lane for lane, counts in item.items() if counts.get("forwarded")} for item in lanes]
 
     def _sequenced(self) -> list[int]:
@@ -235,15 +214,15 @@ class Judge:
 
     def _accepted_ids(self) -> DataFrame:
         """Write the accepted IDs of this run; return IDs of all runs for addresses that detect duplicates."""
-        found, files, number = self._found, self._frames.files, self.workspace.number
+        found, files, number = self.found, self._frames.files, self.workspace.number
         of_lanes = resend_distance.among("address", self._sequenced())
-        told = ev.accepted_ids(self._evidence, number)
+        told = ev.accepted_ids(self.evidence, number)
         new = told.withColumn("sequence", F.when(of_lanes, F.col("sequence"))).select(*IDS.names)
         accepted = narrow(
             new.withColumn("accepted", F.lit(True)), found.total("accepted") + found.total("parts")
         )
         placed = resend_distance.placed(
-            accepted, self._accepted_before(), self._forwarded(), self._blocks, self._sequenced()
+            accepted, self._accepted_before(), self._forwarded(), self.blocks, self._sequenced()
         )
         kept = self._frames.named(placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1]))
         first, *others = self._frames.addresses
@@ -259,26 +238,26 @@ class Judge:
 
     def _write_resends(self) -> None:
         """Measure the distance of each resend of this run to its original, if there are resends."""
-        addresses, found, digests = self._frames.addresses, self._found, self._digests
+        addresses, found, digests = self._frames.addresses, self.found, self._digests
         capacities = journal.capacities(addresses, self._largest)
         on = [number for number, capacity in enumerate(capacities) if capacity]
         if not on or not digests.number:
             return
         ages = [round(address.id_max_age * 1000) for address in addresses]
         new = found.total("input") + found.total("parts")
-        seen = narrow(resend_distance.seen(self._evidence, on, found.dropping), new)
+        seen = narrow(resend_distance.seen(self.evidence, on, found.dropping), new)
         forwarded = self._forwarded()
         if (
-            self._blocks is not None and not any(forwarded) and not self._sequenced()
+            self.blocks is not None and not any(forwarded) and not self._sequenced()
         ):  # a row's place does not depend on other rows here
             seen = repeated_ids.among(seen, digests.digests, digests.number)
         placed = resend_distance.placed(
-            seen, self._accepted_before(), forwarded, self._blocks, self._sequenced()
+            seen, self._accepted_before(), forwarded, self.blocks, self._sequenced()
         )
         before = sum(n for run in self.chain for lanes in run.accepted.values() for n in lanes.values())
         of_ids = resend_distance.beside(
             repeated_ids.among(placed, digests.digests, digests.number),
-            self._recurring.where(F.col("run") != self.workspace.number),
+            self.recurring.where(F.col("run") != self.workspace.number),
         )
         distances = resend_distance.distances(
             narrow(of_ids, new + before), by_address(ages), by_address(capacities)
@@ -287,10 +266,10 @@ class Judge:
 
     def _traffic(self) -> list[DataFrame]:
         """Return :data:`reconcile.spark.schemas.NUMBERS` of the inputs."""
-        found, orphans = self._found, self._orphans
+        found, orphans = self.found, self._orphans
         if not found.total("input"):
             return []
-        evidence = narrow(self._evidence, found.total("input") + found.total("parts"))
+        evidence = narrow(self.evidence, found.total("input") + found.total("parts"))
         times = [found.times.get(address.name, (0, 0)) for address in self._frames.addresses]
         dropping = resend_distance.among("address", found.dropping)
         lost = [anomalies.get(Anomaly.LOST, 0) for anomalies in found.anomalies.values()]
@@ -303,7 +282,7 @@ class Judge:
         seen = self._frames.resends(self.recent, self.workspace.number)
         if seen is None:
             return []
-        seen = narrow(seen, self._found.total("input") + sum(run.inputs for run in self.recent))
+        seen = narrow(seen, self.found.total("input") + sum(run.inputs for run in self.recent))
         made = [
             distributions.ring(seen, self.confidence),
             distributions.ring_by_lane(seen),
@@ -311,9 +290,9 @@ class Judge:
         ]
         own = self._frames.resends((), self.workspace.number)
         if own is not None:
-            own = narrow(own, self._found.total("input"))
+            own = narrow(own, self.found.total("input"))
             made.append(distributions.conflicts(own))
-            if any(anomalies.get(Anomaly.OVERRUN) for anomalies in self._found.anomalies.values()):
+            if any(anomalies.get(Anomaly.OVERRUN) for anomalies in self.found.anomalies.values()):
                 made.append(distributions.enough(own, 1 - self.overrun_max))
         return made
 

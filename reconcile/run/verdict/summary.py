@@ -17,10 +17,7 @@ COUNTS: Final = (
     "in_flight",
 )  # fmt: skip
 ADDRESSES_MAX: Final = 5  # addresses named in one line
-BRIDGED: Final = "bridge_duplicates"
-OBSERVED: Final = "observed_duplicates"  # duplicates that passed to the accepted topic
-CONFLICTS: Final = "conflicts"
-_SELDOM: Final = frozenset({BRIDGED, OBSERVED, CONFLICTS})
+_SELDOM: Final = frozenset({"bridge_duplicates", "observed_duplicates", "conflicts"})
 """Counts that are parts of the duplicates. The terminal shows them only if they are not 0."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
 """Anomalies without effect on the verdict: OVERRUN is allowed up to ``overrun_max``, GAP means unknown."""
@@ -59,9 +56,9 @@ def address_counts(
         "input": counts.get("input", 0),
         "accepted": counts.get("accepted", 0),
         "duplicates": duplicates,
-        CONFLICTS: conflicts,
-        BRIDGED: bridged,
-        OBSERVED: counts.get("observed", 0),
+        "conflicts": conflicts,
+        "bridge_duplicates": bridged,
+        "observed_duplicates": counts.get("observed", 0),
         "quarantined": counts.get("quarantined", 0),
         "unchecked": counts.get("unchecked", 0),
         "forwarded": counts.get("forwarded", 0),

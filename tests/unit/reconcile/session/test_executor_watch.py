@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from reconcile.session.executor_watch import NOTICE_S, Demand, SparkCluster, Watch, compared
+from reconcile.session.executor_watch import NOTICE_S, SparkCluster, Watch, workers_of
 
-MASTER = "spark://spark-1:7077"
 WORKER = {
     "host": "10.0.0.7", "port": 40001, "cores": 4, "coresfree": 1, "memory": 512, "memoryfree": 512, "state": "ALIVE",
 }  # fmt: skip
@@ -82,16 +81,11 @@ def test_executors_come_late() -> None:
     assert watch.fault.startswith("all executors of Spark are lost, and none has come for 120 s")
 
 
-def test_what_is_compared() -> None:
-    """The line compares the requested resources with those that live workers have free."""
-    apps = [{"id": "other", "memoryperexecutor": 1}, {"id": "app-1", "memoryperexecutor": 2048}]
-    empty: dict[str, object] = {"workers": [], "activeapps": []}
-    state: dict[str, object] = {"workers": [WORKER, {**WORKER, "state": "DEAD"}], "activeapps": apps}
+def test_workers() -> None:
+    """The line has what live workers have free."""
+    state: dict[str, object] = {"workers": [WORKER, {**WORKER, "state": "DEAD"}]}
 
-    assert compared(empty, "app-1", MASTER, Demand("", "1g")) == (
-        f"it asks {MASTER} for executors with all cores of a worker and 1g of memory each; the cluster has no worker"
-    )
-    assert compared(state, "app-1", MASTER, Demand("2", "2g")) == (
-        f"it asks {MASTER} for executors with 2 cores and 2048 MiB of memory each; the cluster has 1 worker: "
-        "10.0.0.7:40001 has 1 of 4 cores and 512 of 512 MiB free"
+    assert workers_of({"workers": []}) == "the cluster has no worker"
+    assert workers_of(state) == (
+        "the cluster has 1 worker: 10.0.0.7:40001 has 1 of 4 cores and 512 of 512 MiB free"
     )
