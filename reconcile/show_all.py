@@ -28,11 +28,7 @@ def started(master: str, executor_timeout_s: float) -> Iterator[SparkSession]:
 
 
 def read_anomalies(spark: SparkSession, files: Files, number: int, anomaly: str, most: int) -> list[Shown]:
-    """Read the first ``most`` anomalies with a name from a run; an empty name matches all.
-
-    Raises:
-        RingfenceError: Spark cannot read the anomalies.
-    """
+    """Read the first ``most`` anomalies with a name from a run; an empty name matches all."""
     try:
         with steps(brief_s=BRIEF_S) as progress:
             progress.start_step(f"reading the anomalies of run {number}")

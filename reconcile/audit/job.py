@@ -59,11 +59,7 @@ class Request:
 
 
 def run_audit(request: Request) -> int:
-    """Audit a topic, and return the exit code.
-
-    Raises:
-        RingfenceError: The audit failed, or records were deleted while it read.
-    """
+    """Audit a topic, and return the exit code. Raises RingfenceError if the audit failed."""
     try:
         with stoppable() as stop:
             _run(request, stop)
@@ -102,12 +98,7 @@ def asked(request: Request) -> Topic:
 
 
 def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
-    """Count everything.
-
-    Raises:
-        EvidenceGoneError: Retention deleted records while they were read.
-        SparkFailedError: Spark failed.
-    """
+    """Count everything. Raises the errors of :func:`reconcile.session.spark_errors.explained`."""
     fit_to(spark, topic.part.offsets)
     further = request.settings.duplicate_id_from not in {"key", "value"}
     try:

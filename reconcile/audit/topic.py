@@ -43,11 +43,7 @@ class Part:
 
 
 def seconds_of(text: str) -> int:
-    """Return the seconds of a duration such as 90s, 30m, 24h or 7d.
-
-    Raises:
-        ValueError: The text is not a duration.
-    """
+    """Return the seconds of a duration such as 90s, 30m, 24h or 7d. Raises ValueError if it is none."""
     match = _DURATION.fullmatch(text)
     if match is None or not int(match[1]):
         raise ValueError(f"{text!r} is no duration: write for example 30m, 24h or 7d")

@@ -76,12 +76,8 @@ def session(
 ) -> Iterator[SparkSession]:
     """Yield the session of ``spark-submit``, or an own session that is stopped with its JVM.
 
-    Args:
-        master: URL of Spark's master.
-        stop: Signals of this run. From now on they end the JVM too.
-        environ: Environment of this process.
-        records: Upper bound of the records to read.
-        executor_timeout_s: Seconds that tasks may wait without an executor.
+    From now on the signals of ``stop`` end the JVM too. ``records``: upper bound of the records to read;
+    ``executor_timeout_s``: time that tasks may wait without an executor.
 
     Raises:
         PrerequisiteError: Spark does not start. The message has its last lines.

@@ -46,12 +46,8 @@ def of_spark(error: BaseException) -> SparkError | None:
 def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str) -> RingfenceError:
     """Return the error to raise instead, while the session exists.
 
-    Args:
-        error: Spark's error.
-        gone: Advice if retention deleted records.
-        less: Advice besides more memory.
-        disk: Which disk is full, and advice.
-        after: End of the line for other causes.
+    ``gone``: advice if retention deleted records; ``less``: advice besides more memory; ``disk``: which disk
+    is full, and advice; ``after``: end of the line for other causes.
     """
     text = str(error)
     if _jvm_gone(error, text):

@@ -21,11 +21,7 @@ _PROOF_BYTES: Final = 2**16
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """Yield a locked temporary folder, after removing folders of dead processes.
-
-    Raises:
-        PrerequisiteError: The folder cannot be written.
-    """
+    """Yield a locked temporary folder, after removing folders of dead processes."""
     _sweep()
     try:
         made = Path(tempfile.mkdtemp(prefix=PREFIX))

@@ -36,21 +36,13 @@ def is_local(root: str, master: str) -> bool:
 
 
 def named(root: str) -> None:
-    """Check that a folder is named: in a script the variable may be empty.
-
-    Raises:
-        ConfigurationError: The name is empty.
-    """
+    """Raise ConfigurationError if a folder is not named: in a script the variable may be empty."""
     if not root.strip():
         raise ConfigurationError(f"--out {root!r} names no folder: leave it out, or name one")
 
 
 def apart(out: str, state: str) -> None:
-    """Check that results go to a separate folder, because runs remove other files from the state folder.
-
-    Raises:
-        ConfigurationError: The folder is the state folder, or lies within it.
-    """
+    """Raise ConfigurationError if results go into the state folder, where runs remove other files."""
     places = [_place(name) for name in (out, state)]
     if places[0] == places[1] or places[0].startswith(f"{places[1]}/"):
         raise ConfigurationError(
@@ -67,11 +59,7 @@ def _place(root: str) -> str:
 
 
 def readable(root: str) -> str:
-    """Return the folder if Spark can read its path.
-
-    Raises:
-        ConfigurationError: Spark would read the path as a pattern.
-    """
+    """Return the folder. Raise ConfigurationError if Spark would read its path as a pattern."""
     path = root if "://" in root else str(Path(root).absolute())
     if found := sorted(_PATTERN & set(path)):
         raise ConfigurationError(
@@ -81,11 +69,7 @@ def readable(root: str) -> str:
 
 
 def proved(files: Files) -> Files:
-    """Write and delete a trial file, so that a refusal comes before the work; return the folder.
-
-    Raises:
-        PrerequisiteError: The folder refuses.
-    """
+    """Write and delete a trial file, so that a refusal comes before the work; return the folder."""
     files.write_text(_PROOF, "")
     files.delete(_PROOF)
     return files
@@ -165,11 +149,7 @@ class LocalFiles:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder.
-
-        Raises:
-            BusyError: Another run works in it.
-        """
+        """Lock the folder. Raises BusyError if another run works in it."""
         with _usable(self._root):
             opened = (self._root / ".lock").open("w")
         with opened as file:

@@ -83,11 +83,7 @@ class HadoopFiles:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock a local folder. For other file systems the scheduler must start one run at a time.
-
-        Raises:
-            BusyError: Another run works in it.
-        """
+        """Lock a local folder. For other file systems the scheduler must start one run at a time."""
         if self._system.getScheme() != "file":
             yield
             return

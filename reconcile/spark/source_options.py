@@ -56,11 +56,7 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
 
 
 def refuse_callback(kafka: KafkaSettings) -> None:
-    """Refuse a token function before Spark starts.
-
-    Raises:
-        ConfigurationError: The configuration gets tokens from a function.
-    """
+    """Raise ConfigurationError for tokens from a function, before Spark starts."""
     if kafka.uses_tokens and kafka.sasl_oauth_callback:
         raise ConfigurationError(
             f"kafka.sasl_oauth_callback = {kafka.sasl_oauth_callback!r}: Spark's Kafka client is Java's and cannot call it: use client "
@@ -84,11 +80,7 @@ def _tokens(kafka: KafkaSettings) -> dict[str, str]:
 
 
 def _pkcs8(file: Path, password: str | None) -> str:
-    """Return a private key in the format that Java reads; OpenSSL and Python read older formats too.
-
-    Raises:
-        ConfigurationError: The file is not a private key, or needs another password.
-    """
+    """Return a private key in the format that Java reads; OpenSSL and Python read older formats too."""
     text = file.read_text("utf-8")
     if "-----BEGIN PRIVATE KEY-----" in text:
         return text

@@ -14,10 +14,7 @@ def begin_run(
     """Return the run to continue from, and the cuts of this run.
 
     If nothing has changed, the run judges the range of the last run again, unless evidence of it was deleted
-    since.
-
-    Raises:
-        PrerequisiteError: Files of earlier runs are missing.
+    since. Raises PrerequisiteError if files of earlier runs are missing.
     """
     base, cuts = _begin(settings, runs, survey)
     retained_files.refuse_missing(runs, base, cuts)

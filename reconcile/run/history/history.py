@@ -172,11 +172,7 @@ class RunHistory:
         self.former = former
 
     def belong_to(self, app: str, cluster: str = "") -> None:
-        """Check that the runs belong to this application and cluster; an empty cluster ID is not checked.
-
-        Raises:
-            ConfigurationError: They belong to another application or cluster.
-        """
+        """Raise ConfigurationError if the runs are of another application or cluster (empty = not checked)."""
         last = self.last
         if last is None:
             return

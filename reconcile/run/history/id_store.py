@@ -138,14 +138,10 @@ def expendable(
     capacities: Mapping[str, int],
     known_to: Callable[[Run, str, int], Sequence[int]] = lambda _run, _address, lane: (lane,),
 ) -> set[tuple[str, int]]:
-    """Return (address, run) whose IDs are old enough and in no ring any more.
+    """Return (address, run) whose IDs are older than ``keep_days``, and in no ring any more.
 
-    Args:
-        chain: Runs, the latest first.
-        today: Date of this run, ISO 8601.
-        keep_days: Days for which IDs are kept.
-        capacities: Address → size limit of its rings, in IDs.
-        known_to: :func:`heirs` without its first two arguments.
+    ``chain``: runs, the latest first; ``today``: ISO 8601; ``capacities``: address → size limit of its rings,
+    in IDs; ``known_to``: :func:`heirs` without its first two arguments.
     """
     oldest = history.days_before(today, keep_days)
     later: LaneCounts = {}

@@ -31,11 +31,7 @@ def files_by_folder(files: Files, date: str, number: int) -> dict[str, int]:
 
 
 def refuse_missing(runs: RunHistory, base: Run | None, cuts: Mapping[str, AddressCut]) -> None:
-    """Check that all files exist which a run with this base and these cuts reads.
-
-    Raises:
-        PrerequisiteError: A file is missing.
-    """
+    """Raise PrerequisiteError if a file is missing that a run with this base and these cuts reads."""
     for run in [runs.last, *runs.chain(base)]:
         if run is not None and run.base is not None and run.base not in runs.finished:
             raise PrerequisiteError(

@@ -5,7 +5,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,34 @@ from ringfence_kafka.protocol import run_result, wire_names
 from ringfence_kafka.protocol.run_result import FAILED, RunResult
 
 LIMIT_S: Final = 10.0
+
+
+class _Group:
+    """Consumer group that holds the result of the last run, without members."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Connect, or raise BrokerUnavailableError if no broker listens."""
+        require_listener(settings.kafka)
+        self._group = wire_names.run_group(settings.app.id)
+        self._journal = wire_names.journal_topic(settings.app.id)
+        self.admin = AdminClient(confluent_options(settings.kafka))
+
+    def commit(self, result: RunResult) -> None:
+        place = TopicPartition(self._journal, run_result.PARTITION)
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        (end,) = self.admin.list_offsets({place: latest}, request_timeout=LIMIT_S).values()
+        # Commit at the journal's end, so that tools do not report a lag of this group.
+        at = TopicPartition(self._journal, place.partition, end.result().offset, run_result.encode(result))
+        wanted = ConsumerGroupTopicPartitions(self._group, [at])
+        answer = self.admin.alter_consumer_group_offsets([wanted], request_timeout=LIMIT_S)
+        _checked(answer[self._group].result())
+
+    def last(self) -> RunResult | None:
+        place = TopicPartition(self._journal, run_result.PARTITION)
+        wanted = ConsumerGroupTopicPartitions(self._group, [place])
+        answer = self.admin.list_consumer_group_offsets([wanted], request_timeout=LIMIT_S)
+        (found,) = _checked(answer[self._group].result())
+        return run_result.decode(found.metadata or "")
 
 
 def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None, url: str = "") -> RunResult:
@@ -68,56 +96,20 @@ def failed(began: dt.datetime, error: BaseException) -> RunResult:
 
 def commit(settings: Settings, result: RunResult) -> None:
     """Commit a result. If the cluster refuses or does not answer, it warns: the run itself is kept."""
-    try:
-        group = _Group(settings)
-        retriable_errors.asked(group.admin, lambda: group.commit(result), LIMIT_S)
-    except (KafkaException, RingfenceError) as error:
-        _warn(settings, error, "status, /metrics and alerts do not know this run")
+    _ask(settings, lambda group: group.commit(result), "status, /metrics and alerts do not know this run")
 
 
 def acknowledge(settings: Settings, seen: Run) -> None:
     """Mark the committed result as acknowledged if the run is. Problems are warnings: :func:`commit`."""
-    if not seen.acknowledged:
-        return
-    try:
-        group = _Group(settings)
-        last = retriable_errors.asked(group.admin, group.last, LIMIT_S)
+
+    def mark(group: _Group) -> None:
+        last = group.last()
         if last is not None and last.number == seen.number:
             group.commit(replace(last, acknowledged=True))
-    except (KafkaException, RingfenceError) as error:
-        _warn(
-            settings,
-            error,
-            f"status, /metrics and alerts show run {seen.number} as before until the next one",
-        )
 
-
-class _Group:
-    """Consumer group that holds the result of the last run, without members."""
-
-    def __init__(self, settings: Settings) -> None:
-        """Connect, or raise BrokerUnavailableError if no broker listens."""
-        require_listener(settings.kafka)
-        self._group = wire_names.run_group(settings.app.id)
-        self._journal = wire_names.journal_topic(settings.app.id)
-        self.admin = AdminClient(confluent_options(settings.kafka))
-
-    def commit(self, result: RunResult) -> None:
-        place = TopicPartition(self._journal, run_result.PARTITION)
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        (end,) = self.admin.list_offsets({place: latest}, request_timeout=LIMIT_S).values()
-        # Commit at the journal's end, so that tools do not report a lag of this group.
-        at = TopicPartition(self._journal, place.partition, end.result().offset, run_result.encode(result))
-        wanted = ConsumerGroupTopicPartitions(self._group, [at])
-        answer = self.admin.alter_consumer_group_offsets([wanted], request_timeout=LIMIT_S)
-        _checked(answer[self._group].result())
-
-    def last(self) -> RunResult | None:
-        place = TopicPartition(self._journal, run_result.PARTITION)
-        wanted = ConsumerGroupTopicPartitions(self._group, [place])
-        answer = self.admin.list_consumer_group_offsets([wanted], request_timeout=LIMIT_S)
-        (found,) = _checked(answer[self._group].result())
-        return run_result.decode(found.metadata or "")
+    if seen.acknowledged:
+        effect = f"status, /metrics and alerts show run {seen.number} as before until the next one"
+        _ask(settings, mark, effect)
 
 
 def _checked(answer: ConsumerGroupTopicPartitions) -> list[TopicPartition]:
@@ -128,15 +120,19 @@ def _checked(answer: ConsumerGroupTopicPartitions) -> list[TopicPartition]:
     return found
 
 
-def _warn(settings: Settings, error: BaseException, effect: str) -> None:
-    group = wire_names.run_group(settings.app.id)
-    why, do = said(error), ""
-    if isinstance(error, KafkaException):
-        refusal: KafkaError = error.args[0]
-        why = refusal.str()
-        if refusal.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            do = f": allow Read on group {group}; see docs/security.md"
-    sys.stderr.write(f"ringfence: the result was not committed to group {group} ({why}): {effect}{do}\n")
+def _ask(settings: Settings, question: Callable[[_Group], None], effect: str) -> None:
+    """Ask the group. A problem is a warning with its ``effect``."""
+    try:
+        group = _Group(settings)
+        retriable_errors.asked(group.admin, lambda: question(group), LIMIT_S)
+    except (KafkaException, RingfenceError) as error:
+        name, why, do = wire_names.run_group(settings.app.id), said(error), ""
+        if isinstance(error, KafkaException):
+            refusal: KafkaError = error.args[0]
+            why = refusal.str()
+            if refusal.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                do = f": allow Read on group {name}; see docs/security.md"
+        sys.stderr.write(f"ringfence: the result was not committed to group {name} ({why}): {effect}{do}\n")
 
 
 def _ms(text: str) -> int:
