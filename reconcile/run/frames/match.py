@@ -12,6 +12,7 @@ from reconcile.spark.schemas import EVIDENCE, PASSED
 OF_UNITS = "has_input and parts is not null"  # condition on evidence: envelopes and their parts
 _OUT = ["out_address", "out_partition", "out_offset"]
 _ORIGINAL = ["original", "original_partition", "original_offset"]
+_FLAGS = [name for name in EVIDENCE.names if name.endswith("_changed")]
 _HAPPENED = ["fate", "nth", "marked", *_OUT, *_ORIGINAL]
 
 
@@ -113,7 +114,7 @@ def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
     rows = envelopes.withColumns(
         {name: F.when(~F.coalesce(plain, F.lit(False)), F.col(name)) for name in _HAPPENED}
     )
-    rows = rows.withColumns({flag: F.col(flag) & F.col("fate").isNotNull() for flag in _flags()})
+    rows = rows.withColumns({flag: F.col(flag) & F.col("fate").isNotNull() for flag in _FLAGS})
     order = Window.partitionBy(*PLACE).orderBy(F.asc_nulls_last("fate"), "nth")
     numbered = rows.withColumn("at", F.row_number().over(order)).where("fate is not null or at = 1")
     return numbered.withColumn("nth", F.when(F.col("fate").isNotNull(), F.col("at"))).drop("at")
@@ -122,12 +123,8 @@ def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
 def as_plain(matched: DataFrame) -> DataFrame:
     """Return the outputs that :func:`joined` removes, as outputs without an input."""
     found = matched.where(f"{OF_UNITS} and part_number = 0 and fate in {PASSED}")
-    changed = {flag: F.lit(False) for flag in _flags()}
+    changed = {flag: F.lit(False) for flag in _FLAGS}
     return found.withColumns({**changed, "has_input": F.lit(False)}).select(*EVIDENCE.names)
-
-
-def _flags() -> list[str]:
-    return [name for name in EVIDENCE.names if name.endswith("_changed")]
 
 
 def _with_its_own_row(rows: DataFrame) -> DataFrame:
@@ -155,5 +152,5 @@ def _with_its_own_row(rows: DataFrame) -> DataFrame:
         for name in _OUT
     }
     original = {name: F.coalesce(name, F.col(f"said.{name}"), F.col(f"made.{name}")) for name in _ORIGINAL}
-    unchanged = {flag: F.col(flag) & ~together for flag in _flags()}
+    unchanged = {flag: F.col(flag) & ~together for flag in _FLAGS}
     return both.withColumns({**own, **place, **original, **unchanged})

@@ -6,6 +6,7 @@ rename. The next run removes everything else that a crashed run left.
 
 import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import Any, Final, Self
@@ -265,10 +266,8 @@ def days_before(today: str, days: int) -> str:
 
 def added(several: Iterable[LaneCounts]) -> LaneCounts:
     """Return the sums of several counts."""
-    total: LaneCounts = {}
+    total: dict[str, Counter[int]] = {}
     for counts in several:
         for address, lanes in counts.items():
-            sums = total.setdefault(address, {})
-            for lane, count in lanes.items():
-                sums[lane] = sums.get(lane, 0) + count
-    return total
+            total.setdefault(address, Counter()).update(lanes)
+    return {address: dict(lanes) for address, lanes in total.items()}

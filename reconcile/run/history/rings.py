@@ -7,7 +7,8 @@ number means one ring. Without a regrouping, a ring has the number of its lane.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from ringfence_kafka.protocol.lane_layout import LaneLayout
@@ -52,17 +53,8 @@ class Regroup:
 
 def regroups(records: Iterable[Regrouped]) -> list[Regroup]:
     """Group records into changes, in order. Two in a row have different numbers of lanes."""
-    found: list[list[Regrouped]] = []
-    for record in sorted(records):
-        last = found[-1][-1] if found else None
-        if last is None or (last.before, last.after, last.lanes) != (
-            record.before,
-            record.after,
-            record.lanes,
-        ):
-            found.append([])
-        found[-1].append(record)
-    return [Regroup.from_records(several) for several in found]
+    alike = groupby(sorted(records), key=attrgetter("before", "after", "lanes"))
+    return [Regroup.from_records([*several]) for _, several in alike]
 
 
 @dataclass(frozen=True)
