@@ -3,8 +3,8 @@
 Sequences must follow one another. Otherwise :class:`IrregularError` makes Python, the reference, repeat the restore.
 """
 
-import sys
-from collections.abc import Generator, Iterator
+import heapq
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import native
@@ -36,6 +36,15 @@ def dead_below(meta: Meta, capacity: int) -> int:
     return max(meta.floor, meta.head - meta.capacity, meta.head - capacity, 0)
 
 
+def _single(values: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Return ring records in the form of chunks, with empty keys."""
+    return ((b"", Chunk.from_values(0, [value]).encoded) for value in values)
+
+
+def _first_sequence(entry: tuple[bytes, bytes]) -> int:
+    return codec.sequence_of(entry[1][2:11])
+
+
 class NativeRestore:
     """Restore of the table of one lane by the native core."""
 
@@ -56,53 +65,41 @@ class NativeRestore:
         self._full: list[tuple[bytes, Chunk]] = []
 
     def load(self) -> Steps[None]:
-        """Load the content of the store.
-
-        Raises:
-            IrregularError: It is unreadable.
-        """
-        slots, chunks_there = self._slots(), self._store.chunks_rising()
-        try:
-            ahead = yield from self._load_before(slots, None, None)
-            if chunks_there is None:
-                yield from self._store.finding_chunks()
-                chunks_there = map(self._store.chunk_at, self._store.chunk_keys().all())
-            for encoded in chunks_there:
-                ahead = yield from self._load_before(slots, ahead, codec.sequence_of(encoded[2:]))
-                self._load(encoded)
+        """Load the content of the store. Raise IrregularError if it does not form one ring."""
+        if self._known is None:
+            return
+        capacity, low = self._known.capacity, self.ids.low
+        older: list[bytes] = []
+        for number, value in enumerate(self._store.slot_values_beside(capacity), 1):
+            if codec.sequence_of(value) >= low:
+                older.append(value)
+            if not number % STEP:
                 yield
-            yield from self._load_before(slots, ahead, sys.maxsize)
+        older.sort(key=codec.sequence_of)
+        slots = self._store.slot_values(capacity, low % capacity) if capacity else (b"" for _ in ())
+        chunk_streams = self._store.chunks_rising()
+        merged = heapq.merge(_single(older), _single(slots), *chunk_streams, key=_first_sequence)
+        try:
+            yield from self._load_rising(merged)
         finally:
-            slots.close()  # an error keeps the iteration open, and with it RocksDB
-            if isinstance(chunks_there, Generator):
-                chunks_there.close()
+            for stream in (slots, *chunk_streams):
+                stream.close()  # an error keeps the iteration open, and with it RocksDB
         self._loaded = self.ids.last
 
-    def _load_before(
-        self, slots: Iterator[bytes | None], ahead: bytes | None, first: int | None
-    ) -> Steps[bytes | None]:
-        """Load slots with sequences below ``first``, starting with ``ahead``; return the first one that is not. ``first`` = None: load none."""
-        some: list[bytes] = []
-        while True:
-            if ahead is not None:
-                if first is None or codec.sequence_of(ahead) >= first:
-                    break
-                some.append(ahead)
-            try:
-                ahead = next(slots)
-            except StopIteration:
-                ahead = None
-                break
-            if ahead is None or len(some) == STEP:
-                self._load_some(some)
-                some = []
+    def _load_rising(self, entries: Iterable[tuple[bytes, bytes]]) -> Steps[None]:
+        """Load chunks and single slots in the order of their sequences. The key of a slot is empty."""
+        keys: list[bytes] = []
+        parts: list[bytes] = []
+        for key, encoded in entries:
+            parts.append(encoded)
+            if key:
+                keys.append(key)
+            if key or len(parts) == STEP:
+                self._load(b"".join(parts))
+                parts = []
                 yield
-        self._load_some(some)
-        return ahead
-
-    def _load_some(self, values: list[bytes]) -> None:
-        if values:
-            self._load(Chunk.from_values(0, values).encoded)
+        self._load(b"".join(parts))
+        self._store.set_chunk_keys(keys)
 
     def _load(self, encoded: bytes) -> None:
         try:
@@ -112,30 +109,6 @@ class NativeRestore:
         if not read:
             raise IrregularError("the ring in RocksDB cannot be read")
 
-    def _slots(self) -> Generator[bytes | None, None, None]:
-        """Yield values of single slots, normally in the order of their sequences. None = other tasks may run."""
-        if self._known is None:
-            return
-        low, capacity = self.ids.low, self._known.capacity
-        older: list[bytes] = []
-        for number, value in enumerate(self._store.slot_values_beside(capacity), 1):
-            if codec.sequence_of(value) >= low:
-                older.append(value)
-            if not number % STEP:
-                yield None
-        older.sort(key=codec.sequence_of, reverse=True)
-        rising = self._store.slot_values(capacity, low % capacity) if capacity else iter(())
-        for number, data in enumerate(rising, 1):
-            if not number % STEP:
-                yield None
-            sequence = codec.sequence_of(data)
-            if sequence < low:
-                continue
-            while older and codec.sequence_of(older[-1]) < sequence:
-                yield older.pop()
-            yield data
-        yield from reversed(older)
-
     def apply_records(self, records: "Records", begin: int, most: int) -> int:
         """Take regular ring records from ``begin`` on; return the index of the next record."""
         end, count, capacity, encoded = self.ids.gather(records, begin, most, self._loaded)
@@ -144,22 +117,18 @@ class NativeRestore:
         return end
 
     def take_one(self, key: bytes, value: bytes) -> None:
-        """Take a ring record that Python has read.
-
-        Raises:
-            FormatError: It is unreadable.
-            UnorderedError: Its sequence is not above the last one.
-        """
+        """Take a ring record that Python has read. Raise UnorderedError if its sequence is not above the last one."""
         slot = codec.decode_ring(key, value)
         if slot.sequence <= self._loaded:
             return
         if slot.sequence <= self.ids.last or not slot.capacity or key != codec.ring_key(*slot[:2]):
             raise UnorderedError(f"sequence {slot.sequence} comes behind {self.ids.last}, or in another slot")
+        ((_, encoded),) = _single([value])
         try:
-            self.ids.load(Chunk.from_values(slot.capacity, [value]).encoded)
+            self.ids.load(encoded)
         except ValueError as error:
             raise IrregularError(str(error)) from error
-        self._note(slot.capacity, 1, Chunk.from_values(slot.capacity, [value]).encoded)
+        self._note(slot.capacity, 1, encoded)
 
     def _note(self, capacity: int, count: int, encoded: bytes) -> None:
         """Add records that end with the last sequence to the unfinished chunk."""
@@ -190,10 +159,6 @@ class NativeRestore:
             writes.delete_chunk(key)
 
     def require_whole(self, low: int, head: int) -> None:
-        """Check that exactly the sequences of the ring are present.
-
-        Raises:
-            IrregularError: They are not.
-        """
+        """Raise IrregularError unless exactly the sequences of the ring are present."""
         if not self.ids.settle(low, head):
             raise IrregularError(f"not all sequences from {low} to before {head} are there, and no others")

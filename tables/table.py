@@ -5,7 +5,7 @@ a commit leaves RocksDB behind, and the changelog repairs it.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Chunk, FormatError, Meta, Origin, Slot
-from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
+from tables.hops import NOTHING, HopMemory, Judged, changelog_records
 from tables.native_index import NativeIndex
 from tables.promise import Coverage, coverage
 from tables.resize import collect_garbage
@@ -50,9 +50,9 @@ class LaneTable:
             most = min(most, IN_PYTHON_MAX)
         self.options = options
         self._resident = options.capacity <= most or not options.persistent
-        self._store = LaneStore(path, indexed=not self._resident)
+        self.store = LaneStore(path, indexed=not self._resident)
         self._restore = TableRestore(
-            options, self._store, slices or TimeSlices(), self.find, resident=self._resident
+            options, self.store, slices or TimeSlices(), self.find, resident=self._resident
         )
 
     @property
@@ -75,25 +75,6 @@ class LaneTable:
         """Changelog offset after the last record that ring and store reflect."""
         return self._restore.memory.position
 
-    @property
-    def path(self) -> Path:
-        """The folder of the lane's RocksDB."""
-        return self._store.path
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether RocksDB's files are in memory, because the folder cannot be written."""
-        return self._store.in_memory
-
-    @property
-    def broken(self) -> bool:
-        """Whether a write to RocksDB has failed since it was opened."""
-        return self._store.broken
-
-    def keep_in_memory(self, wanted: bool) -> None:
-        """Choose whether the next opening keeps RocksDB's files in memory or in the folder. The changelog contains all data."""
-        self._store.keep_in_memory(wanted)
-
     async def open(
         self, reader: LogReader, topic: str, partition: int, bounds: ChangelogBounds
     ) -> tuple[int, Restored]:
@@ -109,27 +90,7 @@ class LaneTable:
             LogStalledError: The changelog's end cannot be reached.
         """
         restored = await self._restore.restore(ChangelogPartition(reader, topic, partition, bounds))
-        return self._store.opened().epoch, restored
-
-    def stored(self) -> StoredState | None:
-        """Return the state that RocksDB reflects; None = empty or unreadable.
-
-        Raises:
-            PrerequisiteError: The folder is unusable.
-        """
-        return self._store.stored()
-
-    def stored_slots(self) -> Iterator[tuple[bytes, bytes]]:
-        """Return the slots in RocksDB; see :meth:`tables.rocksdb.store.Store.slots`."""
-        return self._store.opened().slots()
-
-    def stored_hops(self) -> Iterator[tuple[bytes, bytes]]:
-        """Return the hops records in RocksDB; see :meth:`tables.rocksdb.store.Store.hops`."""
-        return self._store.opened().hops()
-
-    def begin_afresh(self) -> None:
-        """Empty RocksDB. The next opening restores everything from the changelog."""
-        self._store.renew()
+        return self.store.opened().epoch, restored
 
     def plain_index(self) -> "Ids | None":
         """Return the native core's index if it and the ring's head alone decide about IDs and no old slots remain; otherwise None."""
@@ -140,14 +101,6 @@ class LaneTable:
         """Return verdicts for a batch of encoded IDs with record timestamps, in milliseconds. Changes nothing."""
         return self.ring.check(ids, times)
 
-    def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
-        """Return verdicts for messages that may have several IDs. Changes nothing."""
-        return self.ring.check_units(units, times)
-
-    def check_hops(self, arrivals: Sequence[Arrival]) -> Judged:
-        """Return which of these records their bridge sent before. Changes nothing."""
-        return self.hops.check(arrivals)
-
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
         """Return the committed slots of these sequences; None = not found."""
         if not self.options.persistent:
@@ -157,15 +110,15 @@ class LaneTable:
             missing = [sequence for sequence in sequences if sequence not in found]
             if not missing or not capacity:
                 continue
-            slots = self._store.opened().slots_of([codec.ring_key(capacity, number) for number in missing])
+            slots = self.store.opened().slots_of([codec.ring_key(capacity, number) for number in missing])
             found |= {
                 sequence: slot
                 for sequence, slot in zip(missing, slots, strict=True)
                 if slot is not None and slot.sequence == sequence
             }
             left = [number for number in missing if number not in found]
-            if left and self._store.opened().chunk_keys():
-                found |= self._store.opened().chunk_slots(capacity, left)
+            if left and self.store.opened().chunk_keys():
+                found |= self.store.opened().chunk_slots(capacity, left)
         return [found.get(sequence) for sequence in sequences]
 
     def seconds_covered(self) -> float | None:
@@ -303,13 +256,13 @@ class LaneTable:
 
         position = position or self.position
         state = StoredState(change.meta, position, time.time(), indexed=not self._resident)
-        self._store.opened().write(epoch, state, fill)
+        self.store.opened().write(epoch, state, fill)
         if not self.options.persistent:
             memory.remember(change.slots)
         memory.commit(change, position)
 
     def _put_slots(self, writes: Writes, change: Change) -> None:
-        chunk_keys, capacity, head = self._store.opened().chunk_keys(), change.meta.capacity, change.meta.head
+        chunk_keys, capacity, head = self.store.opened().chunk_keys(), change.meta.capacity, change.meta.head
         if not isinstance(change.slots, Chunk):
             writes.put_slots(change.slots)
         elif change.checked.new_ids:
@@ -326,4 +279,4 @@ class LaneTable:
 
     def close(self) -> None:
         """Close RocksDB; a second call does nothing."""
-        self._store.close()
+        self.store.close()

@@ -16,7 +16,7 @@ def judge_hops(crossed: Sequence[Item], table: LaneTable) -> Judged:
     steps = [(item, item.hop) for item in crossed if item.hop is not None and item.fate is Fate.HERE]
     if not steps:
         return NOTHING
-    judged = table.check_hops([hop.arrival(item.source) for item, hop in steps])
+    judged = table.hops.check([hop.arrival(item.source) for item, hop in steps])
     for (item, _), known in zip(steps, judged.known, strict=True):
         item.set_arrival(known=known)
     return judged
@@ -53,7 +53,7 @@ def _check(items: Sequence[Item], times: Sequence[int], table: LaneTable, *, pla
         return table.check([item.id for item in items], times)
     ids = [item.ids() for item in items]
     if max(map(len, ids), default=0) > 1:
-        return table.check_units(ids, times)
+        return table.ring.check_units(ids, times)
     return table.check([some[0] if some else None for some in ids], times)
 
 

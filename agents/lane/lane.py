@@ -174,7 +174,7 @@ class Lane(PartitionTask[Ownership, Opened]):
 
     def apply_usable_folder(self) -> None:
         """Reopen a lane that keeps its files in memory, because its folder is writable again."""
-        if self._opened is not None and self.opening.table.in_memory:
+        if self._opened is not None and self.opening.table.store.in_memory:
             self._doubt(FolderUsableError("its folder is writable again, and its state moves back there"))
 
     def _doubt(self, error: Exception) -> None:

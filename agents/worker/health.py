@@ -111,7 +111,7 @@ class WorkerHealth:
     @property
     def in_memory(self) -> list[str]:
         """Names of the lanes that keep their files in memory, because their folders cannot be written."""
-        return [lane.name for lane in self._lanes.values() if lane.opening.table.in_memory]
+        return [lane.name for lane in self._lanes.values() if lane.opening.table.store.in_memory]
 
     @property
     def halves(self) -> dict[LaneKey, str]:

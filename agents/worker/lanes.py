@@ -182,7 +182,7 @@ class Lanes:
 
     def _ids_in_memory(self) -> int:
         openings = (lane.opening for lane in self._lanes.values())
-        return sum(opening.limits.capacity for opening in openings if opening.table.in_memory)
+        return sum(opening.limits.capacity for opening in openings if opening.table.store.in_memory)
 
     async def check_limits(self) -> None:
         """Check whether live workers agree on limits. Rings with recorded limits adopt the limits of an agreement."""

@@ -13,8 +13,7 @@ from tables import codec
 from tables.codec import Chunk, Slot
 
 PREFIX: Final = b"c"
-END: Final = b"d"
-"""Key after all chunk keys, and before any other key."""
+SEQUENCE_MAX: Final = 2**64 - 1
 REMOVED_MAX: Final = 1_000
 """Limit of chunks that one transaction deletes. After a ring became smaller, many die at once, and would block the event loop."""
 _KEY: Final = struct.Struct(">cIQ")
@@ -60,21 +59,8 @@ class ChunkKeys:
         return found
 
 
-def entries(key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes]]:
-    """Return a chunk's ring records, key and value.
-
-    Raises:
-        FormatError: The chunk is damaged, or has a later version.
-    """
-    return Chunk(capacity_of(key), value)
-
-
 def find(iterator: Any, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
-    """Return the slots of these sequences that are in chunks; ``iterator``: RocksDB's iterator.
-
-    Raises:
-        FormatError: A chunk is damaged.
-    """
+    """Return the slots of these sequences that are in chunks; ``iterator``: RocksDB's iterator. Raises FormatError for a damaged chunk."""
     found: dict[int, Slot] = {}
     wanted = sorted(sequences)
     for number, sequence in enumerate(wanted):

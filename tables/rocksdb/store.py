@@ -6,7 +6,7 @@ The WriteBatch after each commit contains the changelog position too, so RocksDB
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,10 +14,10 @@ from rocksdict import WriteBatch
 
 from ringfence_kafka.concurrency.cooperative import Steps
 from tables import codec
-from tables.codec import FormatError, Meta, Slot
+from tables.codec import Chunk, FormatError, Meta, Slot
 from tables.rocksdb import chunks
 from tables.rocksdb.chunks import ChunkKeys
-from tables.rocksdb.errors import DamagedStoreError, StaleEpochError
+from tables.rocksdb.errors import StaleEpochError
 from tables.rocksdb.folder import RocksFolder
 from tables.rocksdb.writes import HOPS_PREFIX, INDEX_PREFIX, SEQUENCE, SLOT_PREFIX, STATE_KEY, Writes
 
@@ -42,7 +42,7 @@ class StoredState(NamedTuple):
 
 
 class Store(RocksFolder):
-    """The records of one lane."""
+    """The records of one lane. Readers raise FormatError if a record was written by a later version, or is damaged."""
 
     def __init__(
         self, path: Path, *, read_only: bool = False, indexed: bool = False, in_memory: bool = False
@@ -62,11 +62,7 @@ class Store(RocksFolder):
         return self.epoch
 
     def state(self) -> StoredState | None:
-        """Return the state that the store reflects; None = empty.
-
-        Raises:
-            FormatError: It was written by a later version, or is damaged.
-        """
+        """Return the state that the store reflects; None = empty."""
         raw = self._many([STATE_KEY])[0]
         if raw is None:
             return None
@@ -97,23 +93,16 @@ class Store(RocksFolder):
         """Yield all slots of all capacities as ring key and value, unordered, live or dead. The highest sequence of a key counts.
 
         They are checked and not decoded: a lane with a million slots waits for this when it opens.
-
-        Raises:
-            FormatError: A slot was written by a later version, or is damaged.
         """
         for key, value in self._entries(SLOT_PREFIX):
             ring_key = codec.KIND_RING + key
             codec.check_ring(ring_key, value)
             yield ring_key, value
         for key, value in self._entries(chunks.PREFIX):
-            yield from chunks.entries(chunks.PREFIX + key, value)
+            yield from Chunk(chunks.capacity_of(chunks.PREFIX + key), value)
 
-    def slot_values(self, capacity: int, first: int) -> Iterator[bytes]:
-        """Yield the values of one capacity's single slots, from a slot on and around the ring.
-
-        Raises:
-            FormatError: A slot was written by a later version, or is damaged.
-        """
+    def slot_values(self, capacity: int, first: int) -> Generator[bytes, None, None]:
+        """Yield the values of one capacity's single slots, from a slot on and around the ring."""
         ring_key = codec.ring_key(capacity, first)
         prefix, turn = SLOT_PREFIX + ring_key[1:5], ring_key[5:]
         for _, value in self._entries(prefix, turn):
@@ -135,45 +124,29 @@ class Store(RocksFolder):
                 codec.check_ring(codec.KIND_RING + key, value)
                 yield value
 
-    def chunks_rising(self) -> Iterator[bytes] | None:
-        """Return all chunks in the order of their sequences, read once; None = they have several capacities."""
+    def chunks_rising(self) -> list[Generator[tuple[bytes, bytes], None, None]]:
+        """Return the chunks of each capacity, key and value, each in the order of their sequences."""
+        capacities = []
         iterator = self._db.iter()
         try:
             iterator.seek(chunks.PREFIX)
-            first: bytes | None = iterator.key()
-            iterator.seek_for_prev(chunks.END)
-            last: bytes | None = iterator.key()
+            while (key := iterator.key()) is not None and key.startswith(chunks.PREFIX):
+                capacities.append(chunks.capacity_of(key))
+                iterator.seek(chunks.key_of(capacities[-1], chunks.SEQUENCE_MAX))
         finally:
             del iterator
-        if first is None or last is None or first[:1] != chunks.PREFIX or last[:1] != chunks.PREFIX:
-            return iter(())  # no chunks; later readers meet any damage
-        return self._chunks_rising() if chunks.capacity_of(first) == chunks.capacity_of(last) else None
+        return [self._chunks(chunks.key_of(capacity, 0)[:5]) for capacity in capacities]
 
-    def _chunks_rising(self) -> Iterator[bytes]:
-        found = []
-        for key, value in self._entries(chunks.PREFIX):
-            found.append(chunks.PREFIX + key)
-            yield value
-        self._chunk_keys = ChunkKeys(found)
+    def _chunks(self, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
+        for key, value in self._entries(prefix):
+            yield prefix + key, value
 
-    def chunk_at(self, key: bytes) -> bytes:
-        """Return an encoded chunk.
-
-        Raises:
-            DamagedStoreError: It is missing or unreadable.
-        """
-        value = self._many([key])[0]
-        if value is None:
-            self.damaged = True
-            raise DamagedStoreError(f"{self.path}: a chunk is missing")
-        return value
+    def set_chunk_keys(self, keys: Iterable[bytes]) -> None:
+        """Set the keys of all chunks, which a reader of them has found."""
+        self._chunk_keys = ChunkKeys(keys)
 
     def chunk_slots(self, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
-        """Return the slots of these sequences that are in chunks.
-
-        Raises:
-            FormatError: A chunk is damaged.
-        """
+        """Return the slots of these sequences that are in chunks."""
         iterator = self._db.iter()
         try:
             return chunks.find(iterator, capacity, sequences)
@@ -185,25 +158,20 @@ class Store(RocksFolder):
         if self._chunk_keys is not None:
             return
         found: list[bytes] = []
-        entries = self._entries(chunks.PREFIX)
-        while some := [chunks.PREFIX + key for key, _ in itertools.islice(entries, _FOUND_AT_ONCE)]:
-            found += some
-            yield
+        for number, (key, _) in enumerate(self._chunks(chunks.PREFIX), 1):
+            found.append(key)
+            if not number % _FOUND_AT_ONCE:
+                yield
         self._chunk_keys = ChunkKeys(found)
 
     def chunk_keys(self) -> ChunkKeys:
         """Return the keys of all chunks, read from RocksDB once."""
         if self._chunk_keys is None:
-            keys = (chunks.PREFIX + key for key, _ in self._entries(chunks.PREFIX))
-            self._chunk_keys = ChunkKeys(keys)
+            self._chunk_keys = ChunkKeys(key for key, _ in self._chunks(chunks.PREFIX))
         return self._chunk_keys
 
     def hops(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the hops records, key and value as in the changelog, unordered.
-
-        Raises:
-            FormatError: A record was written by a later version, or is damaged.
-        """
+        """Yield the hops records, key and value as in the changelog, unordered."""
         for key, value in self._entries(HOPS_PREFIX):
             codec.check_hops(codec.KIND_HOPS + key, value)
             yield codec.KIND_HOPS + key, value
@@ -219,11 +187,7 @@ class Store(RocksFolder):
         ]
 
     def slots_of_run(self, capacity: int, first_sequence: int, count: int) -> list[Slot]:
-        """Return the occupants of the slots of consecutive sequences, at most one round of the ring.
-
-        Raises:
-            FormatError: A slot is damaged, or has a later version.
-        """
+        """Return the occupants of the slots of consecutive sequences, at most one round of the ring."""
         begin = first_sequence % capacity
         runs = [(begin, min(begin + count, capacity))]
         if begin + count > capacity:

@@ -220,9 +220,9 @@ async def test_with_a_folder_of_other_lanes(bootstrap: str, tmp_path: Path) -> N
         lane.start(Group())
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 
-        assert f"its folder {lane.opening.table.path} is older than a change of lanes" in lane.reason
+        assert f"its folder {lane.opening.table.store.path} is older than a change of lanes" in lane.reason
         await lane.dispose()
-        shutil.rmtree(lane.opening.table.path)
+        shutil.rmtree(lane.opening.table.store.path)
         lane = lanes.lane("disk", lanes=1)
         await _opened(lane)
         assert "earlier IDs are lost" in lane.opening.note

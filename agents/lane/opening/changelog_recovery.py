@@ -61,7 +61,7 @@ async def find_lost(
 
     Call it after the fence: no other worker may write to the changelog.
     """
-    stored = table.stored()
+    stored = table.store.stored()
     if stored is None or not stored.meta.persistent:
         return None
     if (stored.meta.app, stored.meta.address) != (app, address):
@@ -165,15 +165,15 @@ async def write_back(
         async with asyncio.timeout(WRITE_LIMIT_S):
             await producer.transact(batches, {}, group)
 
-    entries = choice.kept(table.stored_slots())
+    entries = choice.kept(table.store.opened().slots())
     while some := list(itertools.islice(entries, SLOTS_PER_TRANSACTION)):
         await write(some)
         kept += len(some)
     newest = lost.meta or stored
     meta = newest._replace(next_offsets=dict(next_offsets), topic_ids={**newest.topic_ids, **topic_ids})
-    hops = table.stored_hops() if whole else iter(())
+    hops = table.store.opened().hops() if whole else iter(())
     await write([*hops, (META_KEY, codec.encode_meta(meta))])
-    table.begin_afresh()
+    table.store.renew()
     return Recovered(kept, choice.forgotten)
 
 

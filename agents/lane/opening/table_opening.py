@@ -41,7 +41,7 @@ log: Final = logging.getLogger("ringfence.lane")
 
 def describe_store(restored: Restored, table: LaneTable) -> str:
     """Return the state of a RocksDB for the log."""
-    if table.in_memory:
+    if table.store.in_memory:
         return "in memory, not on disk"
     return f"RocksDB {'kept' if restored.kept else 'reused' if restored.reused else 'new'}"
 
@@ -107,20 +107,20 @@ class TableOpening:
         folder = self._folder
         if folder is None:
             return await self._restored(producer, facts)
-        if self.table.in_memory and usable(self.table.path):
-            self.table.keep_in_memory(False)
+        if self.table.store.in_memory and usable(self.table.store.path):
+            self.table.store.keep_in_memory(False)
         try:
-            if self.table.broken:
-                require_usable(self.table.path)
+            if self.table.store.broken:
+                require_usable(self.table.store.path)
             found = await self._restored(producer, facts)
         except StateFolderError as error:
-            if self.table.in_memory or not await folder.failed(
-                self._lane.name, self.table.path, self.limits.capacity, error
+            if self.table.store.in_memory or not await folder.failed(
+                self._lane.name, self.table.store.path, self.limits.capacity, error
             ):
                 raise
-            self.table.keep_in_memory(True)
+            self.table.store.keep_in_memory(True)
             return await self._restored(producer, facts)
-        if not self.table.in_memory:
+        if not self.table.store.in_memory:
             folder.on_disk(self._lane.name)
         return found
 
@@ -148,7 +148,7 @@ class TableOpening:
         try:
             self._checks.require_counts(facts, lost.stored.meta)
         except LaneRefusedError as error:
-            raise LaneRefusedError(describe_unlike(changelog, self.table.path, error)) from error
+            raise LaneRefusedError(describe_unlike(changelog, self.table.store.path, error)) from error
         cursors = await self.starts.cursors(facts, self.table.meta, lost)
         nexts = {place: cursor.next for place, cursor in cursors.items()}
         found = await write_back(
@@ -183,10 +183,10 @@ class TableOpening:
                 "all live workers have the same file",
                 self._lane.name, shown(limits), shown(self._own_limits), "; ".join(unlike),
             )  # fmt: skip
-        in_memory = self.table.in_memory
+        in_memory = self.table.store.in_memory
         await self.table.dispose()
         self.table = self._new_table(limits)
-        self.table.keep_in_memory(in_memory)
+        self.table.store.keep_in_memory(in_memory)
         return await self.table.open(self._reader, self._lane.changelog, self._lane.number, bounds)
 
     async def warm_up(self) -> Restored:

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,9 +83,9 @@ class MemoryStore:
         for key, value in sorted(self._files.slots.items()):
             yield key, value
         for key, value in self._files.chunks.items():
-            yield from chunks.entries(key, value)
+            yield from Chunk(chunks.capacity_of(key), value)
 
-    def slot_values(self, capacity: int, first: int) -> Iterator[bytes]:
+    def slot_values(self, capacity: int, first: int) -> Generator[bytes, None, None]:
         prefix, turn = codec.ring_key(capacity, 0)[:5], codec.ring_key(capacity, first)
         found = sorted(item for item in self._files.slots.items() if item[0].startswith(prefix))
         for whole in (True, False):
@@ -95,8 +95,13 @@ class MemoryStore:
         own = codec.ring_key(capacity, 0)[:5]
         return iter([value for key, value in self._files.slots.items() if not key.startswith(own)])
 
-    def chunks_rising(self) -> Iterator[bytes]:
-        return iter([chunk for _, chunk in sorted(self._files.chunks.items())])
+    def chunks_rising(self) -> list[Generator[tuple[bytes, bytes], None, None]]:
+        rising = sorted(self._files.chunks.items())
+        capacities = dict.fromkeys(key[:5] for key, _ in rising)
+        return [(item for item in rising if item[0].startswith(prefix)) for prefix in capacities]
+
+    def set_chunk_keys(self, keys: Iterable[bytes]) -> None:
+        self._chunk_keys = ChunkKeys(keys)
 
     def hops(self) -> Iterator[tuple[bytes, bytes]]:
         return iter(list(self._files.hops.items()))
@@ -111,7 +116,7 @@ class MemoryStore:
             codec.sequence_of(value): codec.decode_ring(ring_key, value)
             for key, chunk in self._files.chunks.items()
             if chunks.capacity_of(key) == capacity
-            for ring_key, value in chunks.entries(key, chunk)
+            for ring_key, value in Chunk(capacity, chunk)
             if codec.sequence_of(value) in wanted
         }
 

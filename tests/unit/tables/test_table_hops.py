@@ -84,7 +84,7 @@ class Opened:
     def known(self, *arrivals: Arrival, ids: Sequence[bytes] = (), stored: bool = True) -> list[bool]:
         """Commit one batch; ``stored`` = False: the process ends before it is written to RocksDB."""
         table = self.table
-        judged = table.check_hops(arrivals)
+        judged = table.hops.check(arrivals)
         checked = table.check([stored_ids.encode_id(id_) for id_ in ids], [0] * len(ids))
         origins = [Origin(0, 0, 0)] * len(checked.new_ids)
         change = table.record(checked, origins, {"orders": 1}, {"orders": 1}, {}, judged)

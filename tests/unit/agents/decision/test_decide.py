@@ -12,7 +12,7 @@ from agents.decision.partitioner import Partitioner
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.stored_ids import digest_id, encode_id
 from tables.codec import Origin, Slot, ring_value
-from tables.hops import Arrival, HopMemory, Judged
+from tables.hops import HopMemory
 from tables.ring import Checked, Ring, Verdict
 from tables.table import LaneTable
 
@@ -45,12 +45,6 @@ class Table:
 
     def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
         return self.ring.check(ids, times)
-
-    def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
-        return self.ring.check_units(units, times)
-
-    def check_hops(self, arrivals: Sequence[Arrival]) -> Judged:
-        return self.hops.check(arrivals)
 
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
         self.asked += sequences

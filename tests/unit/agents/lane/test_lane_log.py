@@ -51,7 +51,7 @@ async def test_good_news_is_no_warning(lane: Lane, caplog: pytest.LogCaptureFixt
 def test_where_a_lane_is_restored(tmp_path: Path, *, in_memory: bool, restored: Restored, said: str) -> None:
     """The line about a restore describes the disk, even if the lane's files are in memory. The bench reads it in either case."""
     table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
-    table.keep_in_memory(in_memory)
+    table.store.keep_in_memory(in_memory)
     assert describe_store(restored, table) == said
     line = f"2026-01-01 00:00:00,000 INFO ringfence.lane: lane orders-0 open: 5 changelog records restored in 0.10 s ({said}), ring"
     (event,) = found = events(line)

@@ -30,19 +30,19 @@ async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
     tables = [LaneTable(tmp_path / str(index), TableOptions(5, 5)) for index in range(3)]
     for number, table in enumerate(tables):
         table.ring.apply(table.ring.check([b"\0a", b"\0b"]))
-        table._store.sound()
+        table.store.sound()
         kept.keep(number, table)
         now += KEPT_S / 2
     taken = kept.pop(0)
     kept.keep(0, tables[0])
     now = 1_000.0 + KEPT_S * 1.5
     await kept.forget()
-    found = [(table._store.current is not None, len(cast("Any", table.ring.index))) for table in tables]
+    found = [(table.store.current is not None, len(cast("Any", table.ring.index))) for table in tables]
     kept.close()
 
     assert taken is tables[0]
     assert found == [(True, 2), (False, 0), (True, 2)]
-    assert [table._store.current for table in tables] == [None] * 3
+    assert [table.store.current for table in tables] == [None] * 3
 
 
 async def test_assigned_after_the_stop(tmp_path: Path) -> None:
