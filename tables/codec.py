@@ -167,11 +167,7 @@ def _is_whole(value: bytes) -> bool:
 
 
 def decode_ring(key: bytes, value: bytes) -> Slot:
-    """Decode a ring record.
-
-    Raises:
-        FormatError: Wrong length, or another format version.
-    """
+    """Decode a ring record. Raises FormatError for a wrong length or another format."""
     try:
         _, capacity, _ = _RING_KEY.unpack(key)
         version, sequence, partition, offset, timestamp = _RING_VALUE.unpack_from(value)
@@ -191,11 +187,7 @@ def capacity_of(key: bytes) -> int:
 
 
 def check_ring(key: bytes, value: bytes) -> None:
-    """Check that a ring record is readable, at a fraction of the cost of decoding.
-
-    Raises:
-        FormatError: As :func:`decode_ring`.
-    """
+    """Check that a ring record is readable, at a fraction of the cost of decoding. Raises FormatError as :func:`decode_ring`."""
     if len(key) != _RING_KEY.size or not _is_whole(value):
         decode_ring(key, value)
 
@@ -240,11 +232,7 @@ class Chunk:
         return cls(capacity, b"".join(_LENGTH.pack(len(value)) + value for value in values))
 
     def values(self) -> Iterator[bytes]:
-        """Yield the values of the ring records, in order.
-
-        Raises:
-            FormatError: The chunk is damaged, or has another format version.
-        """
+        """Yield the values of the ring records, in order. Raises FormatError if it is damaged, or has another format version."""
         encoded, at = self.encoded, 0
         while at < len(encoded):
             end = at + 2 + int.from_bytes(encoded[at : at + 2], "big")
@@ -340,11 +328,7 @@ def encode_meta(meta: Meta) -> bytes:
 
 
 def decode_meta(value: bytes) -> Meta:
-    """Decode a meta record.
-
-    Raises:
-        FormatError: Not a meta record, another format version, or missing keys.
-    """
+    """Decode a meta record. Raises FormatError for other formats and for missing keys."""
     try:
         data: dict[str, Any] = json.loads(value)
         version = data["format"]

@@ -120,21 +120,13 @@ class HopMemory:
 
     @classmethod
     def restored(cls, capacity: int, records: Iterable[tuple[bytes, bytes]]) -> Self:
-        """Restore from hops records, key and value, one for each route.
-
-        Raises:
-            FormatError: A record is damaged.
-        """
+        """Restore from hops records, key and value, one for each route. Raises FormatError for a damaged one."""
         memory = cls(capacity)
         memory.follow(records)
         return memory
 
     def follow(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Apply hops records, key and value: the last one of each route.
-
-        Raises:
-            FormatError: A record is damaged.
-        """
+        """Apply hops records, key and value: the last one of each route. Raises FormatError for a damaged one."""
         for record in records:
             route, floor, runs = codec.decode_hops(*record)
             held = Held.restored(floor, runs, self.capacity or OFFSETS_MAX)

@@ -6,8 +6,7 @@ from typing import Final
 from tables.codec import Slot
 from tables.promise import leaving
 from tables.ring import Checked
-from tables.rocksdb.store import Store
-from tables.rocksdb.writes import Writes
+from tables.rocksdb.store import Store, Writes
 
 _LOOKED_UP_AT_ONCE: Final = 50
 """Number of IDs whose ages are read at once. Few leave with one batch."""

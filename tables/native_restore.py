@@ -16,8 +16,7 @@ from tables.rocksdb import chunks
 
 if TYPE_CHECKING:
     from native._core import Ids, Records
-    from tables.rocksdb.store import Store
-from tables.rocksdb.writes import Writes
+    from tables.rocksdb.store import Store, Writes
 
 CHUNK_RECORDS: Final = 1_000
 """Approximate number of records in a chunk. A search for one record skips the earlier ones."""

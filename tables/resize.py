@@ -32,9 +32,7 @@ def making_ring(
 
     A change of capacity moves the floor. A smaller ring keeps the newest N IDs, and IDs that it evicted stay evicted when the ring grows
     again. A ring that is in memory only, or was, has no earlier IDs.
-
-    Raises:
-        IrregularError: The native core has not collected all sequences.
+    Raises IrregularError if the native core has not collected all sequences.
     """
     meta, aged, promised = restore.meta, max_age_ms > 0, promise is not None
     if meta is None:

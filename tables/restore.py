@@ -13,8 +13,7 @@ from tables.codec import FormatError, Meta, Slot
 from tables.native_restore import NativeRestore
 from tables.ring import STEP
 from tables.rocksdb.errors import UntrustedError
-from tables.rocksdb.store import Store, StoredState
-from tables.rocksdb.writes import Writes
+from tables.rocksdb.store import Store, StoredState, Writes
 
 FLUSH_RECORDS: Final = 5_000
 """Approximate number of records in a WriteBatch."""
@@ -25,11 +24,7 @@ FLUSH_INDEXED: Final = 1_000
 
 
 def require_own(meta: Meta, app: str, address: str, changelog: str) -> None:
-    """Check that a meta record belongs to this address.
-
-    Raises:
-        ForeignChangelogError: It belongs to another one.
-    """
+    """Raise ForeignChangelogError if a meta record belongs to another address."""
     theirs = (meta.app, meta.address)
     if theirs != (app, address):
         raise ForeignChangelogError(changelog, theirs, (app, address))
@@ -48,10 +43,7 @@ def trusted_start(state: StoredState | None, bounds: ChangelogBounds, *, indexed
 
     The record before the position, a meta record, is read again if it still exists. A changelog that lost its tail and grew again has
     another record there. If compaction has removed the record, a newer one exists in a later segment and RocksDB is far behind. Then a
-    rebuild costs little more than catching up.
-
-    Raises:
-        UntrustedError: RocksDB must be rebuilt.
+    rebuild costs little more than catching up. Raises UntrustedError if RocksDB must be rebuilt.
     """
     if state is None:
         return bounds.start
@@ -258,9 +250,7 @@ class Restore:
 
         The position stays directly after the last record, a meta record, and before the marker of its transaction. The next opening finds
         that record again, and knows that the changelog is the same.
-
-        Raises:
-            UntrustedError: The changelog did not contain the record before RocksDB's position.
+        Raises UntrustedError if the changelog did not contain the record before RocksDB's position.
         """
         if not self._verified:
             raise UntrustedError("the changelog no longer holds its last record")

@@ -65,19 +65,15 @@ class Index(Protocol):
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
         """Return the latest known sequence of each ID, live or dead; None = unknown."""
-        ...
 
     def time(self, id_: bytes, sequence: int) -> int:
         """Return the record timestamp of a known ID with its sequence, in milliseconds. Used only by rings with ages."""
-        ...
 
     def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
         """Return the number of younger IDs that leave, and the first that stays; see :func:`tables.promise.leaving`."""
-        ...
 
     def add(self, checked: Checked, low: int) -> None:
         """Add the new IDs of an outcome, and delete sequences below ``low``."""
-        ...
 
 
 class ResidentIndex:
@@ -308,9 +304,7 @@ class Ring:
         """Apply an outcome after the commit of its transaction.
 
         ``aged``: the result of :meth:`aged` for it, if already computed.
-
-        Raises:
-            InvariantError: The ring moved since the check, although a lane is serial.
+        Raises InvariantError if the ring moved since the check, although a lane is serial.
         """
         require(
             checked.first_sequence == self.head,

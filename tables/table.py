@@ -26,8 +26,7 @@ from tables.ring import Checked, Ring
 from tables.rocksdb import chunks
 from tables.rocksdb.errors import DamagedStoreError
 from tables.rocksdb.lane_store import LaneStore
-from tables.rocksdb.store import StoredState
-from tables.rocksdb.writes import Writes
+from tables.rocksdb.store import StoredState, Writes
 from tables.table_restore import ChangelogPartition, TableRestore
 
 if TYPE_CHECKING:
@@ -275,7 +274,7 @@ class LaneTable:
     async def dispose(self) -> None:
         """Close RocksDB and free the memory in time slices. The table is unusable afterwards."""
         self.close()
-        await self._restore.dispose()
+        await self._restore.forget(self.ring)
 
     def close(self) -> None:
         """Close RocksDB; a second call does nothing."""

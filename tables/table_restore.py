@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import native
 from ringfence_kafka.concurrency.cooperative import Steps, TimeSlices, emptying
@@ -44,11 +44,6 @@ class LaneMemory:
     stored_index: StoredIndex | None = None
     volatile: dict[int, Slot] = field(default_factory=dict)
     """Slots by sequence, if nothing is persisted."""
-
-    @classmethod
-    def empty(cls, capacity: int) -> Self:
-        """Return the memory of a lane that was never open."""
-        return cls(ring=Ring(capacity), hops=HopMemory(capacity))
 
     def following(self, restore: Restore) -> Steps[bool]:
         """Apply newer records of the changelog; return whether that was possible."""
@@ -97,7 +92,7 @@ class TableRestore:
         resident: bool,
     ) -> None:
         """Prepare a restore. ``resident``: the index is in memory; otherwise it is in RocksDB, and ``find`` looks up slots."""
-        self.memory = LaneMemory.empty(options.capacity)
+        self.memory = LaneMemory(ring=Ring(options.capacity), hops=HopMemory(options.capacity))
         self._options = options
         self._store = store
         self._slices = slices
@@ -241,12 +236,9 @@ class TableRestore:
             stored_index=stored_index,
         )
         await self._slices.run(emptying(restore.occupants))
-        await self._forget(former)
+        await self.forget(former)
 
-    async def _forget(self, ring: Ring) -> None:
+    async def forget(self, ring: Ring) -> None:
+        """Free the memory of a ring in time slices."""
         if isinstance(ring.index, ResidentIndex | NativeIndex):
             await self._slices.run(ring.index.emptying())
-
-    async def dispose(self) -> None:
-        """Free the memory in time slices."""
-        await self._forget(self.memory.ring)

@@ -23,15 +23,12 @@ class Held(Protocol):
     @property
     def bytes(self) -> int:
         """Size in bytes."""
-        ...
 
     def free(self) -> None:
         """Free the memory. It may be called again; memory without an owner is freed anyway."""
-        ...
 
     def unpack(self) -> None:
         """Create an object for each record. The batch then uses more memory."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

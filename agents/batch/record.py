@@ -10,17 +10,14 @@ class RecordContent(Protocol):
     @property
     def key(self) -> bytes | None:
         """Record key."""
-        ...
 
     @property
     def value(self) -> bytes | None:
         """Record value."""
-        ...
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
         """Headers in order, including repeated names."""
-        ...
 
 
 class Record(RecordContent, Protocol):
@@ -29,9 +26,7 @@ class Record(RecordContent, Protocol):
     @property
     def offset(self) -> int:
         """Offset in the input partition."""
-        ...
 
     @property
     def timestamp(self) -> int:
         """Timestamp in milliseconds since the epoch."""
-        ...

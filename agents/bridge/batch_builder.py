@@ -189,12 +189,11 @@ class BatchBuilder:
                 found.reasons.append(f"{self._plan.source_topic}/{number} offset {record.offset}: {reason}")
 
     def _ours(self, place: Place) -> list[Header]:
-        confirmed: list[Header] = [(wire_names.HEADER_CONFIRMED, b"%d" % place.confirmed)]
-        return (
-            confirmed
-            if self._ids_count
-            else [*confirmed, (wire_names.HEADER_USER_IDS, wire_names.USER_IDS_IGNORED)]
-        )
+        ignored: Header = (wire_names.HEADER_USER_IDS, wire_names.USER_IDS_IGNORED)
+        return [
+            (wire_names.HEADER_CONFIRMED, b"%d" % place.confirmed),
+            *([] if self._ids_count else [ignored]),
+        ]
 
     def _groups(self, translated: Sequence[Record]) -> list[bytes | None]:
         """Return the groups by the target's rules. The group of an envelope is always its key."""

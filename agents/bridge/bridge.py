@@ -17,19 +17,24 @@ from agents.bridge.partitions import Partitions
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
 from agents.bridge.producer_session import SessionEndedError
 from agents.bridge.producer_sessions import OutdatedError, ProducerSessions
-from agents.bridge.source import SourceConsumer, keep, measure
-from agents.bridge.state import SOURCE, BridgeState
+from agents.bridge.source import SourceConsumer
+from agents.bridge.state import MEMBERSHIP, SOURCE, BridgeState
 from ringfence_client.consumer import group_terms
 from ringfence_client.consumer.assignor import is_ours
 from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
+from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.concurrency.timeouts import StoppingError, back_off, cancelled, set_within, unless
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, said
 from ringfence_kafka.groups.committed_offsets import Committed
 
 log: Final = logging.getLogger("ringfence.bridge")
+
+KEEP_EVERY_S: Final = 0.5
+MEASURE_EVERY_S: Final = 2.0
+MEASURE_LIMIT_S: Final = 5.0
 
 
 class ForeignGroupError(RingfenceError):
@@ -50,7 +55,6 @@ class Bridge:
         """Prepare a bridge. ``ends``: offsets to stop at, by source partition; ``permit``: returns the members of a strict connection."""
         self.plan = plan
         self.state = BridgeState(plan.name)
-        self._ends = ends
         self._flow = Flow(plan, self.state, ends)
         self.window = self._flow.window
         self._committer = Committer(self.state, self.window, instance, web)
@@ -121,23 +125,10 @@ class Bridge:
             await unless(self._stopping, self._require_terms())
             self.group_watch = self._group_watch()
             self._partitions = Partitions(
-                self.plan,
-                self._cluster,
-                self.window,
-                self.state,
-                shared,
-                self._ends,
-                self.group_watch,
-                self._stood,
+                self._flow, self._cluster, self._committer, shared, self.group_watch, self._stood
             )
             self._lives = ProducerSessions(
-                self.plan,
-                self._instance,
-                self.state,
-                self._flow,
-                self._committer,
-                self._partitions,
-                self._stopping,
+                self._flow, self._committer, self._partitions, self._instance, self._stopping
             )
             self._watch = TopicWatch(self._cluster)
             self._watch.observe(self.plan.source_topic, self._compare)
@@ -149,7 +140,7 @@ class Bridge:
                 self._doubt,
                 lambda _: self._partitions.refuse(),
             )
-            self._partitions.consumer, self._partitions.committer = consumer, self._committer
+            self._partitions.consumer = consumer
             stack.callback(self._flow.start_over)
             stack.push_async_callback(self._partitions.stop)
             stack.push_async_callback(consumer.stop)
@@ -159,18 +150,45 @@ class Bridge:
             self.state.joined()
             for work in (
                 self._watch.run_until_cancelled(),
-                keep(consumer, self.state),
-                measure(
-                    self.plan.source_topic,
-                    self._cluster,
-                    self._watch,
-                    self.group_watch,
-                    self.window,
-                    self.state,
-                ),
+                self._keep(consumer),
+                self._measure(self.group_watch),
             ):
                 stack.push_async_callback(cancelled, asyncio.create_task(work))
             yield
+
+    async def _keep(self, consumer: SourceConsumer) -> None:
+        """Keep the membership, even while the target is unavailable or no partition is assigned, and nothing is read."""
+        while True:
+            self.state.was_never_suspended()
+            try:
+                consumer.keep()
+            except Exception as error:
+                self.state.fail(MEMBERSHIP, f"source: {said(error)}")
+            else:
+                self.state.recover(MEMBERSHIP)
+            await asyncio.sleep(KEEP_EVERY_S)
+
+    async def _measure(self, group_watch: GroupWatch) -> None:
+        """Measure lags every few seconds, for status and metrics."""
+        topic, lags = self.plan.source_topic, self.state.lags
+        while True:
+            numbers = list(self.window.places)
+            try:
+                ends = await self._cluster.offsets.known_stable_ends(
+                    [(topic, number) for number in numbers], MEASURE_LIMIT_S
+                )
+            except (KafkaError, OSError, TimeoutError, StoppedError):
+                pass  # the watch reports it
+            except Exception:
+                log.exception("bridge %s: its lag is unknown", self.plan.name)
+            else:
+                for number in self.window.places.keys() & numbers:
+                    if (end := ends.get((topic, number))) is None:
+                        lags.pop(number, None)  # without an answer the lag is not known
+                    else:
+                        lags[number] = max(0, end - self.window.places[number].confirmed)
+            self.state.source_faults = [*group_watch.faults, *self._watch.faults]
+            await asyncio.sleep(MEASURE_EVERY_S)
 
     async def _require_terms(self) -> None:
         """Check the configuration of other processes before joining, so that a process with another one does not disturb them.

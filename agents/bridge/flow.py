@@ -31,6 +31,9 @@ class Flow:
 
     def __init__(self, plan: Plan, state: BridgeState, ends: Mapping[int, int] | None) -> None:
         """Prepare the flow. ``ends``: offsets to stop at, by source partition; None = no end."""
+        self.plan = plan
+        self.state = state
+        self.ends = ends
         self.window = Window(plan.window, CYCLES_MAX if plan.detection else 1)
         self.records_max: dict[int, int] = {}
         """Limit of records in a batch, by target partition, while the bridge searches for a record that the target refuses."""
@@ -43,9 +46,6 @@ class Flow:
         """Mean size of a record at the target in the last cycle, in bytes."""
         self._until: dict[int, dict[Place, int]] = {}
         """Offsets by target partition. When they are confirmed, the limit in :attr:`records_max` is removed."""
-        self._plan = plan
-        self._state = state
-        self._ends = ends
         self._loads: dict[Cycle, CycleBatches] = {}
         self._returned = 0
         """Number of messages that came back and are not logged yet."""
@@ -55,15 +55,13 @@ class Flow:
 
     def wanted(self) -> dict[int, int]:
         """Return the read position of each partition that a cycle may read from."""
-        ends, places = self._ends, self.window.places
+        ends, places = self.ends, self.window.places
         wanted = {
             number: at for number, at in self.window.wanted().items() if places[number] not in self.stopped
         }
-        return (
-            wanted
-            if ends is None
-            else {number: at for number, at in wanted.items() if at < ends.get(number, 0)}
-        )
+        if ends is None:
+            return wanted
+        return {number: at for number, at in wanted.items() if at < ends.get(number, 0)}
 
     def records_at_once(self) -> int:
         """Return the record limit of a cycle over all partitions. A slow link to the target lowers it."""
@@ -73,7 +71,7 @@ class Flow:
 
     def is_at_end(self, place: Place) -> bool:
         """Return whether a partition is confirmed up to its end offset."""
-        return self._ends is not None and place.confirmed >= self._ends.get(place.partition, 0)
+        return self.ends is not None and place.confirmed >= self.ends.get(place.partition, 0)
 
     async def send(
         self,
@@ -106,23 +104,23 @@ class Flow:
         for place in cycle.ends:
             error = load.stopped.get(place)
             if error is None:
-                self._state.go_on(REFUSED, place.partition)
+                self.state.go_on(REFUSED, place.partition)
             else:
                 self.stopped[place] = error
                 self.window.cut(cycle, place, error.offset)
-                self._state.stop(REFUSED, place.partition, f"stopped: {error}")
+                self.state.stop(REFUSED, place.partition, f"stopped: {error}")
         if load.batches:
-            cycle.begun(sum(batch.builder.size() for batch in load.batches))
+            cycle.bytes, cycle.began = sum(batch.builder.size() for batch in load.batches), time.monotonic()
             self._record_bytes = cycle.bytes / sum(batch.count for batch in load.batches)
-            await reach("before-send", self._plan.name)
+            await reach("before-send", self.plan.name)
             life.hand_over(load.batches)
 
     def _cut(self, found: Read) -> None:
         """Leave out records at or above the end offsets."""
-        if self._ends is None:
+        if self.ends is None:
             return
         for number, offset in found.reached.items():
-            end = self._ends.get(number, 0)
+            end = self.ends.get(number, 0)
             found.reached[number] = min(offset, end)
             if number in found.records:
                 found.records[number] = [record for record in found.records[number] if record.offset < end]
@@ -138,22 +136,22 @@ class Flow:
             self._forget_refused()
         sent = any(sum(cycle.records.values()) for cycle in done)
         if sent:
-            await reach("after-send", self._plan.name)
+            await reach("after-send", self.plan.name)
         return sent
 
     def _count(self, cycle: Cycle, load: CycleBatches) -> None:
         for place, count in cycle.records.items():
             quarantined = load.quarantined.get(place.partition, 0)
-            self._state.count(place.partition, "forwarded", count - quarantined)
-            self._state.count(place.partition, "quarantined", quarantined)
+            self.state.count(place.partition, "forwarded", count - quarantined)
+            self.state.count(place.partition, "quarantined", quarantined)
         for number, count in load.filtered.items():
-            self._state.count(number, "filtered", count)
+            self.state.count(number, "filtered", count)
         for number, count in load.returned.items():
-            self._state.count(number, "returned", count)
+            self.state.count(number, "returned", count)
         if load.returned:
             self._log_returned(sum(load.returned.values()), load.returned_from)
         for reason in load.reasons:
-            log.warning("bridge %s: to %s: %s", self._plan.name, self._plan.quarantine_topic, reason)
+            log.warning("bridge %s: to %s: %s", self.plan.name, self.plan.quarantine_topic, reason)
 
     def _log_returned(self, count: int, passed: bytes) -> None:
         """Log returned messages at once, then at most once a minute: a loop of bridges has many."""
@@ -161,7 +159,7 @@ class Flow:
         now = clock.now()
         if now < self._next_log_s:
             return
-        plan = self._plan
+        plan = self.plan
         log.warning(
             "bridge %s: %d messages of %s were already at %s or here (%s): the bridges form a cycle, and "
             "%s. Stop one of them, or set 'returns' (docs/bridges.md)",
@@ -229,5 +227,5 @@ class Flow:
         self._loads.clear()
         self.stopped.clear()
         for place, count in self.window.reset().items():
-            self._state.count(place.partition, "retried", count)
+            self.state.count(place.partition, "retried", count)
         return [(number, place.confirmed) for number, place in self.window.places.items()]

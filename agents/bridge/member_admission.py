@@ -27,34 +27,8 @@ LOST_MEMBER: Final = (
 )
 
 
-async def join(plan: Plan, *, drain: bool) -> Map:
-    """Return the members for the bridges of one connection and address. With ``drain``, bridges finish up to a common offset.
-
-    Raises:
-        ConfigurationError: the members changed and the bridges have different offsets.
-        BrokerUnavailableError: the source does not answer.
-    """
-    try:
-        for attempt in range(TRIES):
-            try:
-                return await _join(plan, drain=drain)
-            except UnknownMemberIdError:
-                if attempt == TRIES - 1:
-                    raise
-                await asyncio.sleep(AGAIN_S)
-    except UnknownMemberIdError as error:
-        share = _share(plan)
-        raise ConfigurationError(
-            f"cluster connection {share.connection}: its members were changed, and other processes still run it: stop them all, then start "
-            "it again"
-        ) from error
-    except (KafkaError, OSError, TimeoutError) as error:
-        raise BrokerUnavailableError(f"the source does not answer ({said(error)})") from error
-    raise AssertionError("a try ends otherwise")
-
-
-async def _join(plan: Plan, *, drain: bool) -> Map:
-    share, topic = _share(plan), plan.source_topic
+async def _join(plan: Plan, share: Share, *, drain: bool) -> Map:
+    topic = plan.source_topic
     async with Cluster(plan.source, plan.group) as cluster:
         identity = await cluster.topics.identity(topic)
         numbers = range(identity.partitions)
@@ -84,12 +58,6 @@ async def _join(plan: Plan, *, drain: bool) -> Map:
         return decision.map
     await _adopt(plan, [share.group(member) for member in share.members], decision, topic_id)
     return decision.map
-
-
-def _share(plan: Plan) -> Share:
-    if plan.share is None:
-        raise TypeError(plan.name)
-    return plan.share
 
 
 async def _committed_positions(
@@ -169,7 +137,7 @@ def _refusal(share: Share, topic: str, refused: Refuse, top: Map | None) -> str:
 
 
 class Permit:
-    """Result of :func:`join`, shared by all bridges of one connection and address in this process."""
+    """Members for the bridges of one connection and address in this process. With ``drain`` they finish up to a common offset."""
 
     def __init__(self, plan: Plan, *, drain: bool) -> None:
         """Prepare the query. ``plan``: plan of one of these bridges."""
@@ -179,11 +147,34 @@ class Permit:
         self._asking = asyncio.Lock()
 
     async def get(self) -> Map:
-        """Return the members. Raises as :func:`join`, and may be called again."""
+        """Return the members. May be called again after an error.
+
+        Raises:
+            ConfigurationError: the members changed and the bridges have different offsets.
+            BrokerUnavailableError: the source does not answer.
+        """
         async with self._asking:
             if self._map is None:
-                self._map = await join(self._plan, drain=self._drain)
+                self._map = await self._ask()
             return self._map
+
+    async def _ask(self) -> Map:
+        share = self._plan.share
+        if share is None:
+            raise TypeError(self._plan.name)
+        for attempt in range(1, TRIES + 1):
+            try:
+                return await _join(self._plan, share, drain=self._drain)
+            except UnknownMemberIdError as error:
+                if attempt == TRIES:
+                    raise ConfigurationError(
+                        f"cluster connection {share.connection}: its members were changed, and other processes still run it: stop them all, then "
+                        "start it again"
+                    ) from error
+                await asyncio.sleep(AGAIN_S)
+            except (KafkaError, OSError, TimeoutError) as error:
+                raise BrokerUnavailableError(f"the source does not answer ({said(error)})") from error
+        raise AssertionError("a try ends otherwise")
 
     def forget(self) -> None:
         """Discard the result, because other processes changed the members."""

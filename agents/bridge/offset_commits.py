@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -43,8 +44,7 @@ class Committer:
         place = self._window.places.get(number)
         if place is None or number not in self._state.partitions:
             return None
-        sent = place.reached if place.reached > place.confirmed else 0
-        return Committed(place.confirmed, encode(replace(self._note(number), sent=sent)))
+        return self._commit_of(place)
 
     @property
     def due(self) -> bool:
@@ -53,17 +53,12 @@ class Committer:
 
     async def commit(self, consumer: SourceConsumer, *, last: bool = False) -> None:
         """Commit changed partitions, or all for the ``last`` commit. Never raises errors of Kafka: the commit is retried."""
-        offsets: dict[int, tuple[int, str]] = {}
+        offsets: dict[int, Committed] = {}
         places: list[Place] = []
         for number, place in self._window.places.items():
             shown = self._state.partitions.get(number)
-            sent = place.reached if place.reached > place.confirmed else 0
-            still = AT_REST if last and not sent else ""
             if shown is not None and (last or shown.dirty or self._offsets.get(place) != place.confirmed):
-                offsets[number] = (
-                    place.confirmed,
-                    encode(replace(self._note(number), still=still, sent=sent)),
-                )
+                offsets[number] = self._commit_of(place, last=last)
                 places.append(place)
         self._at = time.monotonic()
         if not offsets:
@@ -85,7 +80,7 @@ class Committer:
                 for place, at in self._offsets.items()
                 if self._window.places.get(place.partition) is place
             }
-            self._offsets = stood | {place: offsets[place.partition][0] for place in places}
+            self._offsets = stood | {place: offsets[place.partition].offset for place in places}
             await reach("after-commit", self._state.name)
 
     async def stand(self, consumer: SourceConsumer, number: int, offset: int, note: OffsetMetadata) -> None:
@@ -96,12 +91,18 @@ class Committer:
         """
         noted = encode(replace(note, instance=self._instance, web=self._web))
         async with asyncio.timeout(LIMIT_S):
-            await consumer.commit({number: (offset, noted)})
+            await consumer.commit({number: Committed(offset, noted)})
 
-    def _mark(self, numbers: dict[int, tuple[int, str]], *, dirty: bool) -> None:
+    def _mark(self, numbers: Iterable[int], *, dirty: bool) -> None:
         for number in numbers:
             if number in self._state.partitions:
                 self._state.partitions[number].dirty = dirty
+
+    def _commit_of(self, place: Place, *, last: bool = False) -> Committed:
+        sent = place.reached if place.reached > place.confirmed else 0
+        still = AT_REST if last and not sent else ""
+        note = replace(self._note(place.partition), still=still, sent=sent)
+        return Committed(place.confirmed, encode(note))
 
     def _note(self, number: int) -> OffsetMetadata:
         shown = self._state.partitions[number]

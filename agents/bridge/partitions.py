@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
 from aiokafka.errors import KafkaError
 
+from agents.bridge.flow import Flow
 from agents.bridge.offset_commits import Committer
 from agents.bridge.offsets import (
     Beginning,
@@ -21,10 +22,9 @@ from agents.bridge.offsets import (
     start_position,
     unknown_place,
 )
-from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
+from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S
 from agents.bridge.source import SourceConsumer
-from agents.bridge.state import LOST, REFUSED, UNREADABLE, BridgeState, PartitionState
-from agents.bridge.window import Window
+from agents.bridge.state import LOST, REFUSED, UNREADABLE, PartitionState
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.admin.topic_ids import TopicIdentity
@@ -62,26 +62,17 @@ class Partitions:
 
     def __init__(
         self,
-        plan: Plan,
+        flow: Flow,
         cluster: Cluster,
-        window: Window,
-        state: BridgeState,
+        committer: Committer,
         shared: Map | None,
-        ends: Mapping[int, int] | None,
         group_watch: GroupWatch,
         stood: dict[int, Committed],
     ) -> None:
         """Create the set, without assigned partitions.
 
-        Args:
-            plan: The bridge.
-            cluster: Client of the source cluster.
-            window: Unconfirmed records.
-            state: State for health and metrics.
-            shared: Members of a strict connection, for the commit metadata.
-            ends: Offsets at which a drain stops.
-            group_watch: Decides which committed offsets are trusted.
-            stood: Last position of this process in each partition that it had.
+        ``shared``: members of a strict connection, for the commit metadata; ``group_watch`` decides which committed offsets are trusted;
+        ``stood``: last position of this process in each partition that it had.
         """
         self.epoch = 0
         """Number that increases when records that were read may belong to an earlier opening."""
@@ -94,13 +85,13 @@ class Partitions:
         self.refused = False
         """Whether processes with another configuration have the bridge: this one must check before it joins again."""
         self.consumer: SourceConsumer
-        self.committer: Committer
-        self._plan = plan
+        self._committer = committer
+        self._plan = flow.plan
         self._cluster = cluster
-        self._window = window
-        self._state = state
+        self._window = flow.window
+        self._state = flow.state
         self._map = shared
-        self._ends = ends
+        self._ends = flow.ends
         self._group_watch = group_watch
         self._stood = stood
         self._openings: dict[int, asyncio.Task[None]] = {}
@@ -132,7 +123,7 @@ class Partitions:
         self._state.close()
 
     def _remember(self, number: int) -> None:
-        if (now := self.committer.current_commit(number)) is not None:
+        if (now := self._committer.current_commit(number)) is not None:
             self._stood[number] = now
 
     async def stop(self) -> None:
@@ -245,12 +236,8 @@ class Partitions:
         topic_log = SourceLog(present, identity.partitions, first, stable, end)
         known = None if committed is None else decode(committed.note)
         offset = None if committed is None else committed.offset
-        return _Look(
-            start_position(number, topic_log, offset, known, others, start, missing),
-            committed,
-            known,
-            topic_log,
-        )
+        found = start_position(number, topic_log, offset, known, others, start, missing)
+        return _Look(found, committed, known, topic_log)
 
     async def _trusted(self, number: int) -> Committed | None:
         """Return the committed offset and its metadata. Replace a foreign consumer's commit by the best known one.
@@ -291,7 +278,7 @@ class Partitions:
         self._state.stop(LOST, number, text)
         since_ms = self._state.stops[number].since_ms
         with contextlib.suppress(KafkaError, OSError, TimeoutError):  # the next check tries again
-            await self.committer.stand(
+            await self._committer.stand(
                 self.consumer, number, found.offset, replace(found.note, error=text, since_ms=since_ms)
             )
 
@@ -299,11 +286,9 @@ class Partitions:
         place = f"bridge {self._plan.name}: {self._plan.source_topic}/{number}"
         if found.recreated:
             log.warning(
-                "%s was deleted and created again while the bridge did not run: forwarding begins at its "
-                "start, %d",
-                place,
-                found.offset,
-            )
+                "%s was deleted and created again while the bridge did not run: forwarding begins at its start, %d",
+                place, found.offset,
+            )  # fmt: skip
         if found.skipped:
             log.warning(
                 "%s has no committed offset, so forwarding begins at its end, %d (start = 'latest'). The "

@@ -1,6 +1,6 @@
 """Plans of bridges: one for each ``[[bridges]]`` table, and one for each member and address of a cluster connection."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -100,17 +100,12 @@ def plans(settings: Settings, names: Sequence[str] = ()) -> list[Plan]:
         raise ConfigurationError(
             "no bridges: add a [[bridges]] or a [[cluster_connections]] table to the configuration"
         )
-    _require_known(names, known)
-    return [plan for plan in known if not names or {plan.name, plan.connection} & set(names)]
-
-
-def _require_known(names: Iterable[str], known: Sequence[Plan]) -> None:
     there = {plan.name for plan in known} | {plan.connection for plan in known if plan.connection}
-    for name in names:
-        if name not in there:
-            raise ConfigurationError(
-                f"unknown bridge {name!r}: the configuration has {', '.join(sorted(there))}"
-            )
+    if unknown := [name for name in names if name not in there]:
+        raise ConfigurationError(
+            f"unknown bridge {unknown[0]!r}: the configuration has {', '.join(sorted(there))}"
+        )
+    return [plan for plan in known if not names or {plan.name, plan.connection} & set(names)]
 
 
 def _of_bridge(settings: Settings, bridge: BridgeSettings) -> Plan:
@@ -173,10 +168,8 @@ def _of_connection(settings: Settings, connection: ConnectionSettings) -> list[P
 def _share(
     settings: Settings, connection: ConnectionSettings, members: tuple[str, ...], member: str, address: str
 ) -> Share:
-    mark = "\0"
-    before, after = wire_names.bridge_group(settings.app.id, connection.bridge_name(mark, address)).split(
-        mark
-    )
+    group = wire_names.bridge_group(settings.app.id, connection.bridge_name("\0", address))
+    before, after = group.split("\0")
     return Share(connection.name, members, member, before, after)
 
 

@@ -79,11 +79,7 @@ class ProducerSession:
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def check(self) -> None:
-        """Raise the reason if the session has ended.
-
-        Raises:
-            SessionEndedError: the session has ended.
-        """
+        """Raise SessionEndedError if the session has ended."""
         if self._ended is not None:
             raise self._ended
 

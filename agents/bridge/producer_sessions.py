@@ -12,10 +12,10 @@ from agents.bridge.batch_builder import BatchBuilder
 from agents.bridge.flow import POLL_S, Flow
 from agents.bridge.offset_commits import Committer
 from agents.bridge.partitions import OUTDATED, UNLIKE, Partitions
-from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
+from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S
 from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.source import Read
-from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
+from agents.bridge.state import SOURCE, TARGET, UNREADABLE
 from agents.bridge.target import read_target
 from ringfence_kafka.concurrency.timeouts import StoppingError, back_off, cancelled, set_within, unless
 from ringfence_kafka.errors import RingfenceError, said
@@ -40,20 +40,13 @@ class ProducerSessions:
     """Producer sessions of one connection to the source."""
 
     def __init__(
-        self,
-        plan: Plan,
-        instance: str,
-        state: BridgeState,
-        flow: Flow,
-        committer: Committer,
-        partitions: Partitions,
-        stopping: asyncio.Event,
+        self, flow: Flow, committer: Committer, partitions: Partitions, instance: str, stopping: asyncio.Event
     ) -> None:
         """Create the sessions, without a connection."""
         self.current: ProducerSession | None = None
-        self._plan = plan
+        self._plan = flow.plan
         self._instance = instance
-        self._state = state
+        self._state = flow.state
         self._flow = flow
         self._window = flow.window
         self._committer = committer
@@ -82,7 +75,8 @@ class ProducerSessions:
             except Exception as error:
                 fault = self._state.error_text(error)
             attempt = 1 if at_once or time.monotonic() - began > LASTED_S else attempt + 1
-            self._start_over()
+            for number, offset in self._flow.start_over():
+                self._partitions.consumer.go_on(number, offset)
             if fault:
                 self._state.fail(TARGET, f"target: {fault}")
             await self._committer.commit(self._partitions.consumer)
@@ -191,13 +185,8 @@ class ProducerSessions:
             self._read_again(wanted)
             return None
         for number, missing in found.lost.items():
-            log.warning(
-                "bridge %s: %s/%d: offset %d no longer exists",
-                self._plan.name,
-                self._plan.source_topic,
-                number,
-                missing,
-            )
+            place = f"{self._plan.source_topic}/{number}"
+            log.warning("bridge %s: %s: offset %d no longer exists", self._plan.name, place, missing)
             self._partitions.reopen(number, f"opening: offset {missing} no longer exists", missing)
         self._note_unreadable(found)
         return found
@@ -219,7 +208,3 @@ class ProducerSessions:
                 number,
                 f"stopped: {self._plan.source_topic}/{number} cannot be read from {at} on: {why}",
             )
-
-    def _start_over(self) -> None:
-        for number, offset in self._flow.start_over():
-            self._partitions.consumer.go_on(number, offset)

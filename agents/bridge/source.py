@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,23 +11,17 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata
 
 from agents.bridge.plan import Plan
-from agents.bridge.state import MEMBERSHIP, BridgeState
-from agents.bridge.window import Window, in_turn
+from agents.bridge.window import in_turn
 from ringfence_client.consumer.assignor import KeepingAssignor
 from ringfence_client.consumer.group_terms import Terms
-from ringfence_client.consumer.topic_watch import TopicWatch
-from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.aiokafka_patches.adaptive_fetch import AdaptiveFetch
 from ringfence_kafka.aiokafka_patches.lenient_records import UNREADABLE_ERRORS
 from ringfence_kafka.aiokafka_patches.metadata_refresh import refresh_metadata_on_doubt
 from ringfence_kafka.auth.client_options import client_options
 from ringfence_kafka.broker_limits import BRIDGE_SESSION_TIMEOUT_MS
-from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.errors import said
-
-log: Final = logging.getLogger("ringfence.bridge")
+from ringfence_kafka.groups.committed_offsets import Committed
 
 HEARTBEAT_MS: Final = 500
 DRAIN_LIMIT_S: Final = 8.0
@@ -112,11 +105,7 @@ class SourceConsumer:
         self._revoked, self._assigned = revoked, assigned
 
     async def start(self) -> None:
-        """Join the group; return after the first assignment.
-
-        Raises:
-            KafkaError: the broker does not answer, or the group refuses.
-        """
+        """Join the group; return after the first assignment. Raises KafkaError if broker or group refuse."""
         internals.subscribe(self._consumer, self._topic, self._revoke, self._give)
         await self._consumer.start()
 
@@ -221,67 +210,13 @@ class SourceConsumer:
                 }
         return found
 
-    async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commit offsets with metadata for the group.
-
-        Raises:
-            KafkaError: the commit is refused, or the broker does not answer.
-        """
+    async def commit(self, offsets: Mapping[int, Committed]) -> None:
+        """Commit offsets with metadata for the group. Raises KafkaError if the broker refuses, or does not answer."""
         assigned = self._consumer.assignment()
         named_offsets = {
-            tp: OffsetAndMetadata(offset, note)
-            for number, (offset, note) in offsets.items()
+            tp: OffsetAndMetadata(committed.offset, committed.note)
+            for number, committed in offsets.items()
             if (tp := TopicPartition(self._topic, number)) in assigned
         }
         if named_offsets:
             await self._consumer.commit(named_offsets)
-
-
-KEEP_EVERY_S: Final = 0.5
-MEASURE_EVERY_S: Final = 2.0
-MEASURE_LIMIT_S: Final = 5.0
-
-
-async def keep(consumer: SourceConsumer, state: BridgeState) -> None:
-    """Keep the membership, even while the target is unavailable or no partition is assigned, and nothing is read."""
-    while True:
-        state.was_never_suspended()
-        try:
-            consumer.keep()
-        except Exception as error:
-            state.fail(MEMBERSHIP, f"source: {said(error)}")
-        else:
-            state.recover(MEMBERSHIP)
-        await asyncio.sleep(KEEP_EVERY_S)
-
-
-async def measure(
-    topic: str,
-    cluster: Cluster,
-    watch: TopicWatch,
-    group_watch: GroupWatch,
-    window: Window,
-    state: BridgeState,
-) -> None:
-    """Measure lags every few seconds, for status and metrics."""
-    while True:
-        numbers = list(window.places)
-        try:
-            ends = await cluster.offsets.known_stable_ends(
-                [(topic, number) for number in numbers], MEASURE_LIMIT_S
-            )
-        except (KafkaError, OSError, TimeoutError, StoppedError):
-            pass  # the watch reports it
-        except Exception:
-            log.exception("bridge %s: its lag is unknown", state.name)
-        else:
-            for number in numbers:
-                place = window.places.get(number)
-                if place is None:
-                    continue
-                if (end := ends.get((topic, number))) is None:
-                    state.lags.pop(number, None)  # without an answer the lag is not known
-                else:
-                    state.lags[number] = max(0, end - place.confirmed)
-        state.source_faults = [*group_watch.faults, *watch.faults]
-        await asyncio.sleep(MEASURE_EVERY_S)

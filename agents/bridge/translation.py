@@ -208,13 +208,11 @@ class Translator:
     def translate(self, record: Record, passing: Passing | None = None) -> Record | None:
         """Return the translated record, or the same object if nothing changes; None = not forwarded. ``passing``: detects returned messages."""
         headers = record.headers
-        if self._filter_header and not self._lets_through(headers):
+        if self._filter_header and dict(headers).get(self._filter_header) not in self._filter_values:
             return None
-        if self._adds:
+        if self._adds or any(name[:_RESERVED_LENGTH] == _RESERVED for name, _ in headers):
             return self._changed(record, passing)
-        if not any(name[:_RESERVED_LENGTH] == _RESERVED for name, _ in headers):
-            return record
-        return self._changed(record, passing)
+        return record
 
     def _changed(self, record: Record, passing: Passing | None) -> Record | None:
         """Return the record with changed headers; None = not forwarded."""
@@ -254,10 +252,3 @@ class Translator:
             return None
         others = [other for other in self._others if other not in members and reached(other) not in found]
         return b",".join([*found, self._this, *map(reached, others)])
-
-    def _lets_through(self, headers: Sequence[Header]) -> bool:
-        found: bytes | None = None
-        for name, value in headers:
-            if name == self._filter_header:
-                found = value
-        return found is not None and found in self._filter_values

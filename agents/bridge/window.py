@@ -4,7 +4,6 @@ Everything below the confirmed offset is acknowledged by the target, filtered, o
 depend on that.
 """
 
-import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -52,10 +51,6 @@ class Cycle:
     """Size of the batches, in bytes."""
     began: float = 0.0
     """Monotonic time at which they were handed to the producer, in seconds."""
-
-    def begun(self, count: int) -> None:
-        """Record that ``count`` bytes are handed to the producer now."""
-        self.bytes, self.began = count, time.monotonic()
 
 
 def in_turn(partitions: Collection[int], last: int) -> list[int]:

@@ -49,9 +49,7 @@ def read_headers(record: RecordContent) -> BridgeHeaders:
     """Read the bridge headers of a record with :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`.
 
     Among repeated headers the last one counts, as in Kafka.
-
-    Raises:
-        MalformedHopError: no bridge wrote these headers. They are not trusted: a false confirmed offset would discard messages.
+    Raises MalformedHopError if no bridge wrote these headers. They are not trusted: a false confirmed offset would discard messages.
     """
     headers = dict(record.headers)
     value = headers[wire_names.HEADER_HOP]

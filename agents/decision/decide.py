@@ -13,9 +13,8 @@ from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import BATCH_PARTS_MAX, Units
 from agents.decision.ids_and_groups import UNIDENTIFIED, IdReader, is_envelope
 from agents.decision.item import Fate, Item, Place
-from agents.decision.originals import Originals
 from agents.decision.partitioner import HomeLanes
-from agents.decision.verdicts import judge_hops, judge_ids
+from agents.decision.verdicts import Originals, judge_hops, judge_ids
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import LaneLayout

@@ -49,11 +49,7 @@ def decode_bare(form: bytes, value: bytes | None) -> BareParts | None:
 
 
 def decode_any(value: bytes | None) -> list[Part]:
-    """Decode a value with the complete grammar.
-
-    Raises:
-        MalformedEnvelopeError: the value is not a valid envelope.
-    """
+    """Decode a value with the complete grammar. Raises MalformedEnvelopeError if it is not a valid envelope."""
     parts = _listed(value)
     decoded: list[Part] = []
     try:

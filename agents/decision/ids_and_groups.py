@@ -74,15 +74,12 @@ class IdReader:
         self._source = DuplicateIds(address.duplicate_id_from, address.duplicate_id_headers)
         self._group_header = address.group_header
         self._default_group = address.default_group.encode()
-        self.ids: Callable[[Sequence[RecordContent]], Found] = self._ids_from_parts
+        self.ids: Callable[[Sequence[RecordContent]], Found] = self._ids_from_content
         if address.duplicate_id_from == "header" or (
             self._names and not self._names[0].startswith(CLOUDEVENTS_PREFIX)
         ):
             self.ids = self._ids_from_header
-        elif address.duplicate_id_from == "key":
-            self.ids = self._ids_from_key
-        elif address.duplicate_id_from == "value":
-            self.ids = self._ids_from_value
+        self._forms = address.duplicate_id_from
 
     def groups(self, records: Sequence[RecordContent]) -> list[bytes | None]:
         """Return the group of each record; None = no group.
@@ -101,29 +98,15 @@ class IdReader:
     def _ids_from_header(self, records: Sequence[RecordContent]) -> Found:
         return duplicate_ids(records, self._names)
 
-    def _ids_from_key(self, records: Sequence[RecordContent]) -> Found:
-        ids = [encode_id(record.key) if record.key else None for record in records]
-        return ids, *_marked(records)
-
-    def _ids_from_value(self, records: Sequence[RecordContent]) -> Found:
-        ids = [digest_id(record.value) if record.value else None for record in records]
-        return ids, *_marked(records)
-
-    def _ids_from_parts(self, records: Sequence[RecordContent]) -> Found:
-        id_of = self._source.id_of
-        found = [id_of(record.headers, record.key, record.value) for record in records]
-        return [None if item is None else encode_id(item) for item in found], *_marked(records)
-
-
-def _marked(records: Sequence[RecordContent]) -> tuple[list[int], list[int]]:
-    """Return the indexes of envelopes, and of records that came over a bridge."""
-    envelopes: list[int] = []
-    crossed: list[int] = []
-    for number, record in enumerate(records):
-        if record.headers:
-            headers = dict(record.headers)
-            if wire_names.HEADER_TRANSACTION in headers:
-                envelopes.append(number)
-            if wire_names.HEADER_HOP in headers:
-                crossed.append(number)
-    return envelopes, crossed
+    def _ids_from_content(self, records: Sequence[RecordContent]) -> Found:
+        if self._forms == "key":
+            ids = [encode_id(record.key) if record.key else None for record in records]
+        elif self._forms == "value":
+            ids = [digest_id(record.value) if record.value else None for record in records]
+        else:
+            id_of = self._source.id_of
+            found = [id_of(record.headers, record.key, record.value) for record in records]
+            ids = [None if item is None else encode_id(item) for item in found]
+        names = [dict(record.headers) if record.headers else () for record in records]
+        envelopes = [number for number, some in enumerate(names) if wire_names.HEADER_TRANSACTION in some]
+        return ids, envelopes, [number for number, some in enumerate(names) if wire_names.HEADER_HOP in some]

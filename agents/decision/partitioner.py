@@ -61,15 +61,10 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
-def crc32(data: bytes) -> int:
-    """Return the hash of librdkafka's default partitioner, ``consistent_random``."""
-    return zlib.crc32(data)
-
-
 _HASHES: Final[dict[str, Callable[[bytes], int]]] = {
     # toPositive of the Java client: the sign bit is cleared before the modulo.
     "murmur2": lambda key: murmur2(key) & 0x7FFFFFFF,
-    "crc32": crc32,
+    "crc32": zlib.crc32,  # librdkafka's default partitioner, consistent_random
 }
 
 

@@ -1,14 +1,43 @@
 """Verdicts of a transaction: first from the hop memory, then from the ring. Neither is changed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agents.decision.item import Fate, Item
-from agents.decision.originals import Originals
+from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.stored_ids import variant_of
 from ringfence_kafka.protocol.value_digest import slot_digest
+from tables.codec import Slot
 from tables.hops import NOTHING, Judged
 from tables.ring import Checked, Ring, Verdict
 from tables.table import LaneTable
+
+Find = Callable[[Sequence[int]], Sequence[Slot | None]]
+"""Returns the committed slots of some sequence numbers."""
+
+
+class Originals:
+    """Originals of one batch; each slot is looked up once."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._slots: dict[int, Slot | None] = {}
+
+    def digests(self, sequences: Iterable[int]) -> dict[int, int]:
+        """Return the digests of the originals' values by sequence number; 0 = unknown."""
+        return {sequence: slot.digest if slot else 0 for sequence, slot in self._looked_up(sequences).items()}
+
+    def sources(self, sequences: Iterable[int], topic: str) -> dict[int, bytes]:
+        """Return the sources of the originals whose slots exist. ``topic``: input topic of the lane."""
+        return {
+            sequence: wire_names.source(topic, slot.origin.partition) + b"%d" % slot.origin.offset
+            for sequence, slot in self._looked_up(sequences).items()
+            if slot is not None
+        }
+
+    def _looked_up(self, sequences: Iterable[int]) -> Mapping[int, Slot | None]:
+        if wanted := sorted(set(sequences) - self._slots.keys()):
+            self._slots.update(zip(wanted, self._find(wanted), strict=True))
+        return self._slots
 
 
 def judge_hops(crossed: Sequence[Item], table: LaneTable) -> Judged:

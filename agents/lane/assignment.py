@@ -13,8 +13,6 @@ class Ownership(Protocol):
 
     async def confirm(self) -> bool:
         """Return whether the broker confirms that this process belongs to the generation of this assignment."""
-        ...
 
     async def rewind(self, topic: str, partition: int, offset: int) -> int:
         """Fetch from ``offset`` again. Return the lowest :attr:`FetchedBatch.seek` of batches that are fetched after this rewind."""
-        ...

@@ -5,14 +5,16 @@ import dataclasses
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from agents.batch import native_records
 from agents.batch.batch import FetchedBatch, Record
 from agents.lane.assignment import Ownership, Partition
+from agents.lane.errors import QUESTION_LIMIT_S
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import require
 from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.readers.log_reader import LogReader
 from ringfence_kafka.wording import first_of
 from tables.codec import next_key
 
@@ -192,3 +194,26 @@ def described(cursors: Mapping[Partition, Cursor], topic: str) -> str:
     if len(nexts) < 2:
         return f"offset {next(iter(nexts.values()), 0)}"
     return f"offsets {first_of([f'{offset} of partition {number}' for number, offset in nexts.items()], PARTITIONS_SHOWN)}"
+
+
+async def read_again(cluster: Cluster, held: FetchedBatch) -> FetchedBatch | None:
+    """Read a kept batch again from the log.
+
+    A broker that lost the end of its log reuses the lost offsets for other records, and one fetch may contain old and new records.
+    Records that retention deleted in the meantime cannot be read, and no other record can have their offsets: they stay as they were fetched.
+
+    Returns:
+        The batch; None = the rewound consumer must fetch it, because only the consumer finds the problem of a malformed record.
+    """
+    if held.malformed:
+        return None
+    async with asyncio.timeout(QUESTION_LIMIT_S):
+        start = max(held.begin, await cluster.offsets.log_start(held.topic, held.partition))
+        end = min(held.end, await cluster.offsets.high_watermark(held.topic, held.partition))
+        records: list[Any] = [record for record in held.records if record.offset < start]
+
+        async def consume(found: Sequence[Any]) -> None:
+            records.extend(item for item in found if item.offset < end)
+
+        await LogReader(cluster.kafka).read_range(held.topic, held.partition, start, end, consume)
+    return dataclasses.replace(held, end=end, records=records) if records else None

@@ -69,9 +69,10 @@ def outgoing(
         lanes: Value of the address's setting ``lanes``.
     """
     before, after = capacities
+    by_partition = bool(lanes) or event is RingEvent.REGROUPED
     topics = {key.partition("/")[0] for key in next_offsets}
     fields: dict[str, Any] = {
-        "format": _format(event, lanes),
+        "format": FORMAT_LANES if by_partition else FORMAT_GROWN if event is RingEvent.GROWN else FORMAT,
         "event": event.value,
         "address": address,
         "lane": lane,
@@ -80,14 +81,8 @@ def outgoing(
         "next": dict(next_offsets),
         "topic_ids": {topic: id_ for topic, id_ in topic_ids.items() if topic in topics},
     }
-    if lanes or event is RingEvent.REGROUPED:
+    if by_partition:
         fields["lanes"] = lanes
     key = wire_names.lane_name(address, lane).encode()
     builder.append(timestamp=None, key=key, value=json.dumps(fields).encode(), headers=[])
     return Outgoing(wire_names.journal_topic(app_id), PARTITION, builder)
-
-
-def _format(event: RingEvent, lanes: int) -> int:
-    if lanes or event is RingEvent.REGROUPED:
-        return FORMAT_LANES
-    return FORMAT_GROWN if event is RingEvent.GROWN else FORMAT

@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaTimeoutError
 from agents.batch.batch import FetchedBatch
 from agents.batch.inbox import Inbox
 from agents.lane.assignment import LaneKey, Ownership, Partition
-from agents.lane.cursor import ClusterWentBackError, Cursor, described
+from agents.lane.cursor import ClusterWentBackError, Cursor, described, read_again
 from agents.lane.errors import (
     ChangelogRecreatedError,
     LaneRefusedError,
@@ -306,7 +306,7 @@ class Lane(PartitionTask[Ownership, Opened]):
     async def _read_held_again(self, opened: Opened) -> None:
         """Read the failed batches again from the log. The consumer fetches the batches behind them again."""
         found = await asyncio.gather(*(self._read_again(batch, opened) for batch in self._kept))
-        self._kept = [batch for batch in found if batch is not None]
+        self._kept = list(filter(None, found))
 
     async def _read_again(self, kept: FetchedBatch, opened: Opened) -> FetchedBatch | None:
         """Read a failed batch again from the log; None = the consumer fetches it again."""
@@ -314,7 +314,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         if cursor is None or kept.begin > cursor.next:
             return None  # records before it were discarded in the meantime
         try:
-            again = await self.opening.read_again(kept)
+            again = await read_again(opened.cluster, kept)
         except (TimeoutError, KafkaTimeoutError):  # the partition may have no leader
             return None
         return again and cursor.renew(again)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agents.batch.batch import FetchedBatch
 from agents.decision.decide import Path
 from agents.lane import journal
 from agents.lane.assignment import Ownership, Partition
@@ -19,29 +18,21 @@ from agents.lane.cursor import Cursor, described, next_offsets
 from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError, PartitionsChangedError
 from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.lane_checks import LaneChecks
-from agents.lane.opening.table_opening import TableOpening, describe_store
+from agents.lane.opening.table_opening import SharedParts, TableOpening, describe_store
 from agents.lane.opening.topic_facts import TopicFacts
-from agents.lane.opening_limiter import OpeningLimiter
-from agents.lane.reread import read_again
-from agents.lane.state_folder import StateFolder
 from agents.output.build import Emitter
 from agents.output.changelog import changelog_batches, position_behind
 from agents.output.native_build import NativePath
 from agents.output.topic_batches import Outputs
-from agents.rules.agreement import Agreement
 from agents.rules.lane_rules import Limits, with_limits
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.group_watch import GroupWatch
-from ringfence_kafka.concurrency.cooperative import TimeSlices
-from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.process.failpoints import reach
-from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.producer.transactional import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import LaneLayout
-from ringfence_kafka.readers.log_reader import LogReader
 from tables.change import Restored
 from tables.codec import FormatError
 from tables.table import LaneTable
@@ -76,42 +67,20 @@ class Opening:
 
     def __init__(
         self,
-        settings: Settings,
+        shared: SharedParts,
         address: AddressSettings,
         number: int,
-        cluster: Cluster,
         *,
         doubtful: bool = False,
         denied: Callable[[], Sequence[str]] = tuple,
-        slices: TimeSlices | None = None,
         table: LaneTable | None = None,
-        places: OpeningLimiter | None = None,
-        clients: ProducerClients | None = None,
-        reader: LogReader | None = None,
-        agreement: Agreement | None = None,
-        group_watch: GroupWatch | None = None,
-        state_folder: StateFolder | None = None,
     ) -> None:
         """Prepare the opening of a lane.
 
-        Args:
-            settings: Settings of the app.
-            address: Address of the lane.
-            number: Number of the lane.
-            cluster: Client for queries to the cluster.
-            doubtful: Whether the address has a known problem: the changelog is then checked before the first fence.
-            denied: Returns missing access rights, one line each.
-            slices: Time slices of the process, so that other lanes continue while many lanes open.
-            table: Table of the lane from an earlier assignment.
-            places: Limits how many lanes of the worker open at the same time.
-            clients: Connections that the producers of many lanes share.
-            reader: Reader of changelogs.
-            agreement: Statements of live workers; None = this worker is the only one.
-            group_watch: Decides which committed offsets are trusted; None = all of them.
-            state_folder: Decides what happens if the lane's folder cannot be written; None = the lane waits until it can.
+        ``doubtful``: the address has a known problem, so the changelog is checked before the first fence; ``denied``: returns missing access
+        rights, one line each; ``table``: table of the lane from an earlier assignment.
         """
-        lane = LaneIdentity.of_lane(settings, address, number)
-        agreement = agreement or Agreement(settings)
+        lane = LaneIdentity.of_lane(shared.settings, address, number)
         self.name = lane.name
         self.address = address
         self.number = number
@@ -122,14 +91,9 @@ class Opening:
         """For status: how many IDs were kept and forgotten after the changelog was deleted; empty if it was not deleted."""
         self._lane = lane
         self._doubtful = doubtful
-        self._checks = LaneChecks(lane, cluster, agreement, denied)
-        self._state = TableOpening(
-            lane, settings, cluster, self._checks, agreement, self._set_note, group_watch, state_folder, reader, slices, table
-        )  # fmt: skip
-        self._kafka = settings.kafka
-        self._cluster = cluster
-        self._places = places or OpeningLimiter()
-        self._clients = clients
+        self._checks = LaneChecks(lane, shared.cluster, shared.agreement, denied)
+        self._state = TableOpening(lane, shared, self._checks, self._set_note, table)
+        self._shared = shared
         self._transactional_id = wire_names.transactional_id(lane.app_id, address.name, number)
 
     def _set_note(self, note: str) -> None:
@@ -163,7 +127,7 @@ class Opening:
             LaneRefusedError: a person has to act.
             Exception: a temporary failure, such as an unreachable broker, a time-out or a missing topic.
         """
-        async with self._places.place(self.name):
+        async with self._shared.places.place(self.name):
             return await self._open(ownership, given)
 
     async def _open(self, ownership: Ownership, given: Collection[Partition] | None) -> Opened:
@@ -175,7 +139,7 @@ class Opening:
         if self._doubtful:
             await self._checks.check_before_fence(facts)
         producer = TransactionalProducer(
-            self._kafka, self._transactional_id, self.name, min(facts.outputs.bytes_max.values()), clients=self._clients,
+            self._shared.settings.kafka, self._transactional_id, self.name, min(facts.outputs.bytes_max.values()), clients=self._shared.clients,
         )  # fmt: skip
         try:
             await reach("before-fence", self.name)
@@ -225,7 +189,7 @@ class Opening:
             layout=LaneLayout.from_setting(address.lanes, partitions),
             partition_counts=counts,
             topic_ids=facts.topic_ids,
-            cluster=self._cluster,
+            cluster=self._shared.cluster,
             outputs=outputs,
         )
 
@@ -237,11 +201,9 @@ class Opening:
         """Restore the table to the committed state while another worker owns the lane. The later opening then reads only new records.
 
         The result is a prefix of the changelog, like any RocksDB state. This fences no producer and writes nothing to the cluster.
-
-        Raises:
-            Exception: the restore failed. The opening will report the cause.
+        Raises an error if the restore failed. The opening will report the cause.
         """
-        async with self._places.place(self.name):
+        async with self._shared.places.place(self.name):
             return await self._state.warm_up()
 
     async def resume(
@@ -267,15 +229,11 @@ class Opening:
 
     async def _input_ids(self, opened: Opened) -> dict[str, str]:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            return await self._cluster.topics.ids(sorted({topic for topic, _ in opened.cursors}))
+            return await self._shared.cluster.topics.ids(sorted({topic for topic, _ in opened.cursors}))
 
     async def _begin(self, cursors: Mapping[Partition, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await asyncio.gather(*(cursor.restart(ownership) for cursor in cursors.values()))
-
-    async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
-        """Read a fetched batch again from the log; None = the consumer fetches it again."""
-        return await read_again(self._kafka, self._cluster, held)
 
     def _say_open(self, restored: Restored, following: str) -> None:
         ring = self.table.ring

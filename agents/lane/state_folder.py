@@ -159,11 +159,7 @@ class StateFolder:
 
 
 def require_usable(folder: Path) -> None:
-    """Check a folder by writing a temporary file into it.
-
-    Raises:
-        StateFolderError: it cannot be written.
-    """
+    """Raise StateFolderError if a temporary file cannot be written into the folder."""
     if fault := _fault(folder):
         raise StateFolderError(
             folder, fault, "free space or allow writing, or point app.data_dir to another folder"

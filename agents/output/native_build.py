@@ -12,7 +12,7 @@ import native
 from agents.batch import native_records
 from agents.batch.batch import DueRecords
 from agents.decision.decide import Outcome
-from agents.decision.originals import Originals
+from agents.decision.verdicts import Originals
 from agents.output.build import Emitter
 from agents.output.native_batch import Filled, RawBatch
 from agents.output.topic_batches import Outputs

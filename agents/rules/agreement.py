@@ -115,17 +115,10 @@ class Agreement:
             return [self._own]
         with contextlib.suppress(KafkaError, OSError, TimeoutError):
             async with asyncio.timeout(ASK_LIMIT_S):
-                return await self._asked(self._ask_members)
-        return None
-
-    async def _asked(self, ask_members: AskMembers) -> Sequence[Statement] | None:
-        tries = round(STABLE_LIMIT_S / AGAIN_S)
-        for _ in range(tries):
-            members = await ask_members()
-            if all(member.metadata is not None for member in members):
-                return [
-                    self._own,
-                    *(decode(member.metadata.user_data, member.member_id) for member in members),
-                ]
-            await asyncio.sleep(AGAIN_S)
+                for _ in range(round(STABLE_LIMIT_S / AGAIN_S)):
+                    members = await self._ask_members()
+                    if all(member.metadata is not None for member in members):
+                        told = [decode(member.metadata.user_data, member.member_id) for member in members]
+                        return [self._own, *told]
+                    await asyncio.sleep(AGAIN_S)
         return None

@@ -5,14 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from agents.topic_checks.changelog import state_faults
-from agents.topic_checks.topics import (
-    count_faults,
-    missing_journal,
-    missing_targets,
-    missing_topics,
-    target_faults,
-    topic_faults,
-)
+from agents.topic_checks.topics import count_faults, missing_journal, missing_topics, topic_faults
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -70,19 +63,13 @@ class AddressFaults:
         existing = described.topics
         targets = {address.name: self._settings.transaction_targets(address) for address in addresses}
         absent = {
-            address.name: [
-                *missing_topics(app_id, address, described),
-                *missing_targets(address, targets[address.name], described),
-            ]
+            address.name: missing_topics(app_id, address, described, targets[address.name])
             for address in addresses
         }
         self.bytes_max = {name: topic.message_bytes_max for name, topic in existing.items()}
         counts = {name: topic.partitions for name, topic in existing.items()}
         wrong = {
-            address.name: [
-                *topic_faults(app_id, address, existing),
-                *target_faults(address, targets[address.name], existing),
-            ]
+            address.name: topic_faults(app_id, address, existing, targets[address.name])
             or count_faults(address, counts, metas.get(address.name, ()), targets[address.name])
             for address in addresses
         }

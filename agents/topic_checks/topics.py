@@ -41,12 +41,19 @@ def denied(app_id: str, address: AddressSettings, error: BaseException) -> str |
     return "; ".join(lacking("topic", name, rights_on(roles.get(name, ""))) for name in names)
 
 
-def missing_topics(app_id: str, address: AddressSettings, described: Described) -> list[str]:
-    """Return topics that do not exist, or that this user may not see."""
-    return [
+def missing_topics(
+    app_id: str, address: AddressSettings, described: Described, targets: Iterable[AddressSettings] = ()
+) -> list[str]:
+    """Return topics that do not exist, or that this user may not see. ``targets``: its ``transaction_addresses``."""
+    own = [
         _absent(described, role, address.name, name)
         for role, name in address.topics(app_id).items()
         if name not in described.topics
+    ]
+    return own + [
+        of_target(address, target, _absent(described, "accepted topic", target.name, target.accepted_topic))
+        for target in targets
+        if target.accepted_topic not in described.topics
     ]
 
 
@@ -62,9 +69,15 @@ def missing_journal(app_id: str) -> str:
 
 
 def topic_faults(
-    app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]
+    app_id: str,
+    address: AddressSettings,
+    existing: Mapping[str, TopicDescription],
+    targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """Return problems of the existing topics that stop lanes."""
+    """Return problems of the existing topics that stop lanes, or parts of transactions to ``targets``.
+
+    The targets report the same problems. A lane with transactions to them must not start either.
+    """
     source = existing.get(address.input_topic)
     own = [
         problem
@@ -72,34 +85,13 @@ def topic_faults(
         if name in existing
         for problem in topic_rules.problems(existing[name], role, address.name, source)
     ]
-    return [*_counts(app_id, address, existing), *own]
-
-
-def missing_targets(
-    address: AddressSettings, targets: Iterable[AddressSettings], described: Described
-) -> list[str]:
-    """Return missing or invisible accepted topics of ``transaction_addresses``."""
-    return [
-        of_target(address, target, _absent(described, "accepted topic", target.name, target.accepted_topic))
-        for target in targets
-        if target.accepted_topic not in described.topics
-    ]
-
-
-def target_faults(
-    address: AddressSettings, targets: Iterable[AddressSettings], existing: Mapping[str, TopicDescription]
-) -> list[str]:
-    """Return problems of other addresses' accepted topics that stop parts of transactions.
-
-    These addresses report the same problems. A lane with transactions to them must not start either.
-    """
-    source = existing.get(address.input_topic)
-    return [
+    theirs = [
         of_target(address, target, fault)
         for target in targets
         if (topic := existing.get(target.accepted_topic)) is not None
         for fault in topic_rules.problems(topic, "accepted topic", target.name, source)
     ]
+    return [*_counts(app_id, address, existing), *own, *theirs]
 
 
 def of_target(address: AddressSettings, target: AddressSettings, said: str) -> str:

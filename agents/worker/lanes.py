@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
@@ -20,8 +21,6 @@ from agents.worker.health import WorkerHealth
 from agents.worker.lag import LaneLags
 from agents.worker.lane_factory import LaneFactory, ObserveAddress
 from agents.worker.lane_map import LaneMap, listed
-from agents.worker.totals import Totals
-from agents.worker.warm_up import WarmUp
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.config.settings import Settings
@@ -69,11 +68,12 @@ class Lanes:
         )  # fmt: skip
         self.tables = self._factory.tables
         """Tables of lanes that this worker may get soon."""
-        self.warm_up = WarmUp(self._factory)
+        self.warm_up = self._factory.warm_up
         self.health = WorkerHealth(
             settings, self._map, self._lanes, self.faults, self.lags, self.state_folder, group_watch
         )
-        self.totals = Totals(self.health.addresses)
+        self._former_counts: dict[str, Counter[str]] = {name: Counter() for name in self.health.addresses}
+        self._former_parts: dict[str, Counter[str]] = {name: Counter() for name in self.health.addresses}
         self._cluster = cluster
         self._explaining: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
@@ -83,6 +83,14 @@ class Lanes:
     def lanes(self) -> list[Lane]:
         """Lanes of this worker, open or not, without half-assigned ones."""
         return list(self._lanes.values())
+
+    def counts(self) -> dict[str, Counter[str]]:
+        """Return the counts of present and former lanes by address."""
+        return _sums(self._former_counts, ((lane, lane.counts) for lane in self.lanes))
+
+    def parts(self) -> dict[str, Counter[str]]:
+        """Return accepted parts of envelopes by the envelopes' address, then by the address that accepted them."""
+        return _sums(self._former_parts, ((lane, lane.transactions.outcomes.parts) for lane in self.lanes))
 
     async def assigned(self, partitions: Iterable[Partition], ownership: Ownership) -> None:
         """Open the lanes of an assignment and close all others. Returns at once; each lane opens in its own task.
@@ -123,7 +131,9 @@ class Lanes:
         lane = self._lanes.pop(key)
         await lane.close()
         self.tables.keep(key, lane.opening.table)
-        self.totals.keep(lane)
+        address = lane.opening.address.name
+        self._former_counts[address].update(lane.counts)
+        self._former_parts[address].update(lane.transactions.outcomes.parts)
 
     async def stop(self) -> None:
         """Close all lanes for good."""
@@ -200,3 +210,12 @@ class Lanes:
         await self.check_topics()
         for key, reason in self.health.halves.items():
             log.error("lane %s is not opened: %s", self._map.name(key), reason)
+
+
+def _sums(
+    former: Mapping[str, Counter[str]], present: Iterable[tuple[Lane, Counter[str]]]
+) -> dict[str, Counter[str]]:
+    sums = {address: Counter(counts) for address, counts in former.items()}
+    for lane, counts in present:
+        sums[lane.opening.address.name].update(counts)
+    return sums

@@ -143,7 +143,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             waiting = [
                 lanes.lags.lag(key) for key in (*(lane.key for lane in lanes.lanes), *lanes.health.halves)
             ]
-            totals = sum(lanes.totals.counts(lanes.lanes).values(), Counter())
+            totals = sum(lanes.counts().values(), Counter())
             line = progress_line(totals - before, time.monotonic() - began, open_lanes, waiting)
             log.info("%s%s", line, page)
             before = totals

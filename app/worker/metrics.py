@@ -129,14 +129,14 @@ def _counters(lanes: Lanes) -> Iterable[Metric]:
         name: CounterMetricFamily(f"ringfence_{name}", text, labels=["address"])
         for name, text in _COUNTERS.items()
     }
-    counts: dict[str, Counter[str]] = lanes.totals.counts(lanes.lanes)
+    counts = lanes.counts()
     for address, value in sorted(counts.items()):
         for verdict in _VERDICTS:
             messages.add_metric([address, verdict], value[verdict])
             transactions.add_metric([address, verdict], value[f"transactions_{verdict}"])
         for name, family in others.items():
             family.add_metric([address], value[name])
-    for address, accepted in sorted(lanes.totals.parts(lanes.lanes).items()):
+    for address, accepted in sorted(lanes.parts().items()):
         for target, count in sorted(accepted.items()):
             parts.add_metric([address, target], count)
     return [messages, transactions, parts, *others.values()]

@@ -53,7 +53,7 @@ class WorkerFigures:
         own: dict[str, list[LaneKey]] = {}
         for lane in lanes:
             own.setdefault(lane.opening.address.name, []).append(lane.key)
-        for address, counts in self._lanes.totals.counts(lanes).items():
+        for address, counts in self._lanes.counts().items():
             here = own.get(address, [])
             found["address", address] = {
                 "in": sum(counts[name] for name in _JUDGED),

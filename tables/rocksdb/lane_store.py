@@ -48,11 +48,7 @@ class LaneStore:
         return self.current
 
     def stored(self) -> StoredState | None:
-        """Return the state that RocksDB reflects; None = empty or unreadable.
-
-        Raises:
-            PrerequisiteError: The folder is unusable.
-        """
+        """Return the state that RocksDB reflects; None = empty or unreadable. Raises PrerequisiteError if the folder is unusable."""
         try:
             return self.sound().state()
         except (UntrustedError, FormatError, DamagedStoreError):

@@ -6,6 +6,7 @@ The WriteBatch after each commit contains the changelog position too, so RocksDB
 
 import itertools
 import json
+import struct
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,14 +20,60 @@ from tables.rocksdb import chunks
 from tables.rocksdb.chunks import ChunkKeys
 from tables.rocksdb.errors import StaleEpochError
 from tables.rocksdb.folder import RocksFolder
-from tables.rocksdb.writes import HOPS_PREFIX, INDEX_PREFIX, SEQUENCE, SLOT_PREFIX, STATE_KEY, Writes
 
+STATE_KEY: Final = b"m"
+SLOT_PREFIX: Final = b"s"
+INDEX_PREFIX: Final = b"i"
+HOPS_PREFIX: Final = b"h"
+SEQUENCE: Final = struct.Struct(">Q")
 _POSITION: Final = "position"
 _POSITION_CHUNKED: Final = "chunked_position"
 """Name of the position in a store with chunks."""
 _epochs: Final = itertools.count(1)
 _FOUND_AT_ONCE: Final = 8
 """Number of chunks per step. Their values are read with their keys."""
+
+
+class Writes:
+    """Collects the puts and deletes of one :meth:`Store.write`."""
+
+    def __init__(self, batch: WriteBatch) -> None:
+        self._batch = batch
+
+    def put_slots(self, slots: Iterable[tuple[bytes, bytes]]) -> None:
+        """Put ring records, key and value as in the changelog."""
+        put = self._batch.put
+        for ring_key, ring_value in slots:
+            put(SLOT_PREFIX + ring_key[1:], ring_value)
+
+    def put_chunk(self, key: bytes, chunk: Chunk) -> None:
+        """Put a chunk of consecutive ring records."""
+        self._batch.put(key, chunk.encoded)
+
+    def delete_chunk(self, key: bytes) -> None:
+        """Delete a dead chunk."""
+        self._batch.delete(key)
+
+    def delete_slot(self, ring_key: bytes) -> None:
+        """Delete a ring record whose changelog key got a tombstone."""
+        self._batch.delete(SLOT_PREFIX + ring_key[1:])
+
+    def put_hops(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Put hops records, key and value as in the changelog."""
+        for key, value in records:
+            self._batch.put(HOPS_PREFIX + key[1:], value)
+
+    def delete_hops(self, key: bytes) -> None:
+        """Delete a hops record whose changelog key got a tombstone."""
+        self._batch.delete(HOPS_PREFIX + key[1:])
+
+    def put_index(self, encoded_id: bytes, sequence: int) -> None:
+        """Put an index entry."""
+        self._batch.put(INDEX_PREFIX + encoded_id, SEQUENCE.pack(sequence))
+
+    def delete_index(self, encoded_id: bytes) -> None:
+        """Delete an index entry."""
+        self._batch.delete(INDEX_PREFIX + encoded_id)
 
 
 class StoredState(NamedTuple):
@@ -211,7 +258,7 @@ class Store(RocksFolder):
             for raw in self._many([INDEX_PREFIX + id_ for id_ in ids])
         ]
 
-    def write(self, epoch: int, state: StoredState | None, fill: "Callable[[Writes], None]") -> None:
+    def write(self, epoch: int, state: StoredState | None, fill: Callable[[Writes], None]) -> None:
         """Write slots, index entries and their state, all or nothing.
 
         A write without a state starts a build: see :attr:`unfinished`.

@@ -19,7 +19,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.protocol import wire_names
-from tests.support.lanes import Bench, Group, bench, ids, until
+from tests.support.lanes import Bench, Group, bench, ids, shared_parts, until
 from tests.support.worker import run_verb
 
 
@@ -49,7 +49,7 @@ def _other(lanes: Bench, folder: Path) -> Settings:
 async def _refused(settings: Settings, *, doubtful: bool) -> AsyncIterator[str]:
     """Open a lane that stays closed and asks several times whether it may open now; give its reason."""
     async with Cluster(settings.kafka, settings.app.id) as cluster:
-        lane = Lane(Opening(settings, settings.addresses[0], 0, cluster, doubtful=doubtful))
+        lane = Lane(Opening(shared_parts(settings, cluster), settings.addresses[0], 0, doubtful=doubtful))
         group = Group()
         lane.start(group)
         try:

@@ -70,8 +70,7 @@ async def test_counts_outlive_their_lane(bootstrap: str, scene: AddressLanes) ->
     await scene.feed(transfers, kafka.Sent(b"1", b"g", json.dumps(parts).encode(), (("_RF_TX", b"json/1"),)))
 
     def counted() -> tuple[dict[str, int], int]:
-        totals, lanes = scene.lanes.totals, scene.lanes.lanes
-        return totals.parts(lanes)[transfers], totals.counts(lanes)[transfers]["transactions_accepted"]
+        return scene.lanes.parts()[transfers], scene.lanes.counts()[transfers]["transactions_accepted"]
 
     here = counted()
     await scene.assign(alone)

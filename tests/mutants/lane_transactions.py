@@ -109,7 +109,7 @@ MUTANTS: Final = (
     Mutant(
         "failed-batch-believed",
         "After a failure a lane goes on with what it fetched before, though the broker lost it and filled its offsets.",
-        Patch(_LANE, "again = await self.opening.read_again(kept)", "again = kept"),
+        Patch(_LANE, "again = await read_again(opened.cluster, kept)", "again = kept"),
         f"{_LANE_PATH_TESTS}::test_failed_batch_is_read_again",
     ),
     Mutant(

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from ringfence_kafka.protocol import stored_ids
 from tables.promise import Promise
 from tables.ring import Checked, Ring, Verdict
-from tables.table import LaneTable
 
 OWN = [stored_ids.encode_id(b"%c" % letter) for letter in b"abcdefgh"]
 ALPHABET = [*OWN, *(stored_ids.foreign_id("payments", data) for data in OWN[:4])]
@@ -30,7 +29,7 @@ class Batch(NamedTuple):
     def times(self, now: int) -> list[int]:
         return [now + self.ahead + self.apart * number for number in range(len(self.units))]
 
-    def check(self, ring: Ring | LaneTable, now: int) -> Checked:
+    def check(self, ring: Ring, now: int) -> Checked:
         if self.several:
             return ring.check_units(self.units, self.times(now))
         return ring.check([unit[0] if unit else None for unit in self.units], self.times(now))

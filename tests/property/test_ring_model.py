@@ -204,7 +204,7 @@ class Lane(RuleBasedStateMachine):
         return ring.head, ring.floor, ring.low
 
     def change(self, batch: Batch) -> Change:
-        checked = batch.check(self.table, self.now)
+        checked = batch.check(self.table.ring, self.now)
         owners = range(len(checked.new_ids)) if checked.owners is None else checked.owners
         origins = [
             Origin(0, self.next + owner, time) for owner, time in zip(owners, checked.new_times, strict=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.batch.batch import FetchedBatch
+from agents.lane.cursor import read_again
 from agents.lane.lane import Lane
 from agents.topic_checks.addresses import AddressFaults
 from agents.worker.lanes import Lanes
@@ -50,7 +51,7 @@ class AddressLanes:
         """Send the first record of an address, and wait until its lane has processed it."""
         (lane,) = [lane for lane in self.lanes.lanes if lane.name == f"{name}-0"]
         kafka.send(self.settings.kafka.bootstrap_servers, name, [record])
-        batch = await lane.opening.read_again(FetchedBatch(name, 0, 0, 1, [], NOW))
+        batch = await read_again(self.cluster, FetchedBatch(name, 0, 0, 1, [], NOW))
         assert batch is not None
         await lane.offer(batch)
         await until(lambda: lane.next == 1, lambda: f"{lane.state}: {lane.reason}")

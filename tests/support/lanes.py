@@ -14,17 +14,27 @@ from confluent_kafka.admin import AdminClient
 from agents.batch.batch import FetchedBatch
 from agents.lane.lane import Lane, LaneState
 from agents.lane.open import Opening
+from agents.lane.opening.table_opening import SharedParts
+from agents.rules.agreement import Agreement
 from agents.worker.lanes import Lanes
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process import failpoints
+from ringfence_kafka.readers.log_reader import LogReader
 from tests.support import kafka
 from tests.support.records.stored_batches import raw_records
 
 LIMIT_S = 180.0
 NOW = 10**9
 """More rewinds than any test makes."""
+
+
+def shared_parts(settings: Settings, cluster: Cluster) -> SharedParts:
+    """Return the parts of a worker that has one lane, and is the only one."""
+    return SharedParts(
+        settings=settings, cluster=cluster, agreement=Agreement(settings), reader=LogReader(settings.kafka)
+    )
 
 
 class Group:
@@ -118,7 +128,7 @@ class Bench:
         app = self.settings.app.model_copy(update={"instance": folder, "resident_ids_max": resident_ids_max})
         settings = self.settings.model_copy(update={"app": app, "kafka": cluster.kafka})
         own = settings.addresses[0].model_copy(update=address)
-        lane = Lane(Opening(settings, own, 0, cluster))
+        lane = Lane(Opening(shared_parts(settings, cluster), own, 0))
         self._lanes.append(lane)
         return lane
 

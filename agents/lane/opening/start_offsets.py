@@ -143,18 +143,14 @@ class StartOffsets:
             "messages between are accepted. If somebody moved the group's offset, these messages are skipped",
             lane.name, topic, partition, committed, lane.changelog, recorded,
         )  # fmt: skip
-        if topic != lane.address.input_topic or not self._is_persistent():
-            return
-        if meta is None:
+        if topic == lane.address.input_topic and self._is_persistent():
             self._note(
-                f"its changelog {lane.changelog}/{lane.number} is empty, and the lane has processed "
-                f"{topic}/{partition} up to {committed}. The earlier IDs are lost: their duplicates are "
-                "accepted"
-            )
-        else:
-            self._note(
-                f"the group has committed {topic}/{partition} up to {committed}, its changelog only up to {recorded}. If the changelog lost its "
-                "last records, duplicates of the messages between are accepted. If somebody moved the group's offset, these messages are skipped"
+                f"its changelog {lane.changelog}/{lane.number} is empty, and the lane has processed {topic}/{partition} up to {committed}. The "
+                "earlier IDs are lost: their duplicates are accepted"
+                if meta is None
+                else f"the group has committed {topic}/{partition} up to {committed}, its changelog only up to {recorded}. If the changelog lost "
+                "its last records, duplicates of the messages between are accepted. If somebody moved the group's offset, these messages are "
+                "skipped"
             )
 
     def _report_skipped(self, place: Partition, end: int, following: int) -> None:

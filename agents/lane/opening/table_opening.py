@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from agents.lane.cursor import next_offsets
@@ -21,6 +22,7 @@ from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.lane_checks import LaneChecks
 from agents.lane.opening.start_offsets import StartOffsets
 from agents.lane.opening.topic_facts import TopicFacts
+from agents.lane.opening_limiter import OpeningLimiter
 from agents.lane.state_folder import StateFolder, require_usable, usable
 from agents.rules.agreement import Agreement
 from agents.rules.lane_rules import Limits, limits_in_force, limits_of, recorded_limits, shown
@@ -29,6 +31,7 @@ from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from ringfence_kafka.readers.log_reader import LogReader
 from tables.change import Restored, TableOptions
@@ -46,36 +49,51 @@ def describe_store(restored: Restored, table: LaneTable) -> str:
     return f"RocksDB {'kept' if restored.kept else 'reused' if restored.reused else 'new'}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedParts:
+    """Parts that the lanes of a worker share."""
+
+    settings: Settings
+    cluster: Cluster
+    agreement: Agreement
+    reader: LogReader
+    """Reader of changelogs."""
+    slices: TimeSlices = field(default_factory=TimeSlices)
+    """Time slices of the process, so that other lanes continue while many lanes open."""
+    places: OpeningLimiter = field(default_factory=OpeningLimiter)
+    clients: ProducerClients | None = None
+    group_watch: GroupWatch | None = None
+    """Decides which committed offsets are trusted; None = all of them."""
+    state_folder: StateFolder | None = None
+    """Decides what happens if a lane's folder cannot be written; None = the lane waits until it can."""
+
+
 class TableOpening:
     """Opens the table of one lane, any number of times."""
 
     def __init__(
         self,
         lane: LaneIdentity,
-        settings: Settings,
-        cluster: Cluster,
+        shared: SharedParts,
         checks: LaneChecks,
-        agreement: Agreement,
         note: Callable[[str], None],
-        group_watch: GroupWatch | None = None,
-        state_folder: StateFolder | None = None,
-        reader: LogReader | None = None,
-        slices: TimeSlices | None = None,
-        table: LaneTable | None = None,
+        table: LaneTable | None,
     ) -> None:
         """Prepare the opening. ``table``: table of the lane from an earlier assignment; ``note``: receives texts for status."""
         self._lane = lane
-        self._settings = settings
-        self._cluster = cluster
+        self._settings = shared.settings
+        self._cluster = shared.cluster
         self._checks = checks
-        self._agreement = agreement
+        self._agreement = shared.agreement
         self._note = note
-        self._folder = state_folder
-        self._reader = reader or LogReader(settings.kafka)
-        self._slices = slices
+        self._folder = shared.state_folder
+        self._reader = shared.reader
+        self._slices = shared.slices
         self._own_limits = limits_of(lane.address)
         self.table = table or self._new_table(self._own_limits)
-        self.starts = StartOffsets(lane, cluster, group_watch, lambda: self.limits.persist_id_cache, note)
+        self.starts = StartOffsets(
+            lane, shared.cluster, shared.group_watch, lambda: self.limits.persist_id_cache, note
+        )
 
     def _new_table(self, limits: Limits) -> LaneTable:
         options = TableOptions(

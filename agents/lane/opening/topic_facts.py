@@ -7,7 +7,7 @@ from typing import Final
 from agents.lane.errors import LaneRefusedError, TopicMissingError
 from agents.lane.opening.identity import LaneIdentity
 from agents.output.topic_batches import Outputs
-from agents.topic_checks.topics import missing_targets, missing_topics, target_faults, topic_faults
+from agents.topic_checks.topics import missing_topics, topic_faults
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import TopicDescription
 
@@ -45,11 +45,9 @@ async def ask_facts(cluster: Cluster, lane: LaneIdentity, denied: Callable[[], S
     elsewhere = [target.accepted_topic for target in targets]
     described = await cluster.topics.describe([*address.topics(app_id).values(), *elsewhere])
     existing = described.topics
-    absent = [*missing_topics(app_id, address, described), *missing_targets(address, targets, described)]
-    if absent:
+    if absent := missing_topics(app_id, address, described, targets):
         raise TopicMissingError("; ".join(absent))
-    faults = [*topic_faults(app_id, address, existing), *target_faults(address, targets, existing), *denied()]
-    if faults:
+    if faults := [*topic_faults(app_id, address, existing, targets), *denied()]:
         raise LaneRefusedError("; ".join(faults))
     forward = [lane.forward_topic] if address.forwards else []
     topic_ids = await cluster.topics.ids([address.input_topic, *forward, lane.changelog])

@@ -225,10 +225,8 @@ def compare(settings: Settings, described: Described) -> Findings:
     for address in settings.addresses:
         targets = settings.transaction_targets(address)
         findings.by_address[address.name] = [
-            *topic_faults.missing_topics(app_id, address, described),
-            *topic_faults.missing_targets(address, targets, described),
-            *topic_faults.topic_faults(app_id, address, existing),
-            *topic_faults.target_faults(address, targets, existing),
+            *topic_faults.missing_topics(app_id, address, described, targets),
+            *topic_faults.topic_faults(app_id, address, existing, targets),
         ]
         findings.merge(Findings(notes=topic_faults.notes(app_id, address, existing, targets)))
     findings.merge(_compare_consumers(settings, described))

@@ -91,7 +91,7 @@ async def restore_before_joining(
             ):
                 return
             counts = await cluster.topics.partition_counts(sorted(topics))
-            await lanes.warm_up.restore(assignor.foresee(members, topics, counts))
+            await lanes.warm_up(assignor.foresee(members, topics, counts))
     except TimeoutError:
         log.warning(
             "restoring lanes takes more than %.0f s: joining the group with the lanes restored so far",

@@ -21,8 +21,7 @@ from tables.native_index import NativeIndex
 from tables.restore import ChangelogBounds, Restore, require_own, trusted_start
 from tables.ring import ResidentIndex, Ring, Verdict
 from tables.rocksdb.errors import DamagedStoreError, UntrustedError
-from tables.rocksdb.store import Store, StoredState
-from tables.rocksdb.writes import Writes
+from tables.rocksdb.store import Store, StoredState, Writes
 from tables.table import LaneTable
 from tests.support.at_once import at_once, make_ring
 from tests.support.records.served_log import serve

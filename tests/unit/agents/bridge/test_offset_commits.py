@@ -14,6 +14,7 @@ from agents.bridge.partitions import Partitions
 from agents.bridge.producer_sessions import ProducerSessions
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import REFUSED, TARGET, BridgeState, PartitionState
+from ringfence_kafka.groups.committed_offsets import Committed
 from tests.support.bridges.plans import plan
 
 TOPIC_ID = "A" * 22
@@ -24,13 +25,13 @@ class _Consumer:
         self.committed: dict[int, tuple[int, OffsetMetadata]] = {}
         self.fails = False
 
-    async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+    async def commit(self, offsets: Mapping[int, Committed]) -> None:
         if self.fails:
             raise KafkaTimeoutError("away")
-        for number, (offset, text) in offsets.items():
-            note = decode(text)
+        for number, committed in offsets.items():
+            note = decode(committed.note)
             assert note is not None
-            self.committed[number] = offset, note
+            self.committed[number] = committed.offset, note
 
 
 class _Bridge:
@@ -39,9 +40,8 @@ class _Bridge:
         self.flow = Flow(plan(), self.state, None)
         self.committer = Committer(self.state, self.flow.window, "i", "")
         self.consumer = _Consumer()
-        self.lives = ProducerSessions(
-            plan(), "i", self.state, self.flow, self.committer, cast("Partitions", None), asyncio.Event()
-        )
+        partitions = cast("Partitions", None)
+        self.lives = ProducerSessions(self.flow, self.committer, partitions, "i", asyncio.Event())
 
     def open(self, number: int, offset: int, sent: int = 0) -> None:
         self.state.partitions[number] = PartitionState(OffsetMetadata(TOPIC_ID, 1))

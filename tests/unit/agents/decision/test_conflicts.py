@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.decision.originals import Originals
-from agents.decision.verdicts import add_values, check_with_values
+from agents.decision.verdicts import Originals, add_values, check_with_values
 from ringfence_kafka.protocol.stored_ids import encode_id
 from ringfence_kafka.protocol.value_digest import slot_digest
 from tables.codec import Origin, Slot

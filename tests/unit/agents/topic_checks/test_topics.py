@@ -3,7 +3,7 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, Transacti
 
 from agents.topic_checks import topics as checks
 from agents.topic_checks.changelog import meta_faults
-from agents.topic_checks.topics import count_faults, missing_targets, notes, target_faults, topic_faults
+from agents.topic_checks.topics import count_faults, missing_topics, notes, topic_faults
 from ringfence_kafka.admin.topics import Described, TopicDescription, span
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
@@ -139,13 +139,15 @@ def test_missing_target() -> None:
     """A missing target topic is named with the way out, whether it does not exist or may not be seen."""
     orders, payments = _pair()
 
-    (fault,) = missing_targets(orders, [payments], Described(described(), frozenset()))
-    (unseen,) = missing_targets(orders, [payments], Described(described(), frozenset({"payments.accepted"})))
+    (fault,) = missing_topics(APP, orders, Described(described(), frozenset()), [payments])
+    (unseen,) = missing_topics(
+        APP, orders, Described(described(), frozenset({"payments.accepted"})), [payments]
+    )
 
     assert fault.startswith(f"{PREFIX}payments.accepted (accepted topic of payments) does not exist")
     assert fault.endswith("run 'ringfence topics create'")
     assert unseen == f"{PREFIX}topic payments.accepted: {REFUSED}: allow Write on it"
-    assert missing_targets(orders, [payments], Described(_with_target(), frozenset())) == []
+    assert missing_topics(APP, orders, Described(_with_target(), frozenset()), [payments]) == []
 
 
 AFTER = "message.timestamp.after.max.ms"
@@ -174,11 +176,11 @@ def test_target_that_does_not_do(config: dict[str, str] | None, fault: str, way_
     topics["orders"] = TopicDescription("orders", 4, {AFTER: "7"})
     if config is None:
         topics["payments.accepted"] = TopicDescription("payments.accepted", 4, None)
-    (found,) = target_faults(orders, [payments], topics)
+    (found,) = topic_faults(APP, orders, topics, [payments])
 
     assert found.startswith(f"{PREFIX}payments.accepted{fault}")
     assert found.endswith(way_out)
-    assert target_faults(orders, [payments], _with_target()) == []
+    assert topic_faults(APP, orders, _with_target(), [payments]) == []
 
 
 def test_target_with_other_partitions() -> None:

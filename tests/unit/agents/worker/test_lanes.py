@@ -26,15 +26,15 @@ def _lanes(tmp_path: Path) -> Lanes:
 async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
     """Tables of lanes that left long ago are released: RocksDB is closed and memory is free. A lane that came back is not among them."""
     now = 1_000.0
-    kept: TableCache[int] = TableCache(lambda: now)
+    kept = TableCache(lambda: now)
     tables = [LaneTable(tmp_path / str(index), TableOptions(5, 5)) for index in range(3)]
     for number, table in enumerate(tables):
         table.ring.apply(table.ring.check([b"\0a", b"\0b"]))
         table.store.sound()
-        kept.keep(number, table)
+        kept.keep(("orders", number), table)
         now += KEPT_S / 2
-    taken = kept.pop(0)
-    kept.keep(0, tables[0])
+    taken = kept.pop(("orders", 0))
+    kept.keep(("orders", 0), tables[0])
     now = 1_000.0 + KEPT_S * 1.5
     await kept.forget()
     found = [(table.store.current is not None, len(cast("Any", table.ring.index))) for table in tables]
@@ -60,18 +60,18 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def warm_up(self: Opening) -> Restored:
         asked.append(self)
-        slowly.append(lanes._factory.slices.rests)
+        slowly.append(lanes._factory.shared.slices.rests)
         if self.number == 2:
             raise TimeoutError
         return Restored(0, 0.0, reused=False)
 
     monkeypatch.setattr(Opening, "warm_up", warm_up)
     lanes = _lanes(tmp_path)
-    await lanes.warm_up.restore([PLACE, ("rf-orders-forward", 1), ("orders", 2)])
+    await lanes.warm_up([PLACE, ("rf-orders-forward", 1), ("orders", 2)])
     opening, other = lanes._factory.opening(PLACE), lanes._factory.opening(("orders", 2))
 
     assert [opening.number for opening in asked] == [1, 2]
-    assert (slowly, lanes._factory.slices.rests) == (
+    assert (slowly, lanes._factory.shared.slices.rests) == (
         [True, True],
         False,
     )  # others work on them, and may need the cores

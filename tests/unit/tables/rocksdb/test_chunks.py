@@ -8,8 +8,7 @@ from tables import codec
 from tables.codec import Chunk, FormatError, Meta, Origin
 from tables.restore import Restore
 from tables.rocksdb import chunks
-from tables.rocksdb.store import Store, StoredState
-from tables.rocksdb.writes import STATE_KEY, Writes
+from tables.rocksdb.store import STATE_KEY, Store, StoredState, Writes
 from tests.support.at_once import at_once
 
 CAPACITY = 4

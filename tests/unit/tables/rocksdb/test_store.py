@@ -15,8 +15,7 @@ from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.rocksdb.errors import DamagedStoreError, StaleEpochError
 from tables.rocksdb.folder import BUFFERS_BYTES_MAX, shared
-from tables.rocksdb.store import Store, StoredState
-from tables.rocksdb.writes import Writes
+from tables.rocksdb.store import Store, StoredState, Writes
 
 MANY = 2_000
 """Slots that fill more than one block of RocksDB's files."""

@@ -115,11 +115,7 @@ class Asked(ClusterDouble):
             raise self._members
         return self._members
 
-    @property
-    def warm_up(self) -> Any:
-        return self
-
-    async def restore(self, partitions: Any) -> None:
+    async def warm_up(self, partitions: Any) -> None:
         self.restored.append(partitions)
         if self._hangs:
             await asyncio.Event().wait()
