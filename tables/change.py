@@ -32,7 +32,6 @@ class Change(NamedTuple):
     """Keys of an earlier capacity's dead slots, which get tombstones."""
     meta: Meta
     judged: Judged = NOTHING
-    """Result of the hop memory."""
     hops: Sequence[tuple[bytes, bytes]] = ()
     """Hops records: key, value."""
 
@@ -50,7 +49,6 @@ class TableOptions:
     app: str = ""
     """ID of the app that owns the rings."""
     address: str = ""
-    """Address that owns the rings."""
     rules: Mapping[str, Any] = field(default_factory=dict)
     """Definition of ID, group and home, for the meta record."""
     lanes: int = 0

@@ -243,11 +243,7 @@ class Chunk:
             at = end
 
     def of_sequences(self, sequences: Iterable[int]) -> Iterator[bytes]:
-        """Yield the values of these ascending sequences, as far as the chunk contains them. Other values are skipped unread.
-
-        Raises:
-            FormatError: As :meth:`values`.
-        """
+        """Yield the values of these ascending sequences, as far as the chunk contains them. Raises as :meth:`values`, but skips other values unread."""
         encoded, at = self.encoded, 0
         size = len(encoded)
         number = sequence_of(encoded[2:]) if size > _RING_VALUE.size else 0
@@ -280,11 +276,7 @@ def hops_value(floor: int, offsets: Sequence[int]) -> bytes:
 
 
 def check_hops(key: bytes, value: bytes) -> None:
-    """Check that a hops record has a readable format, at a fraction of the cost of decoding.
-
-    Raises:
-        FormatError: It has another format, or is damaged.
-    """
+    """Raise FormatError if a hops record has no readable format, at a fraction of the cost of decoding."""
     if len(value) <= _HOPS_VALUE.size:
         raise FormatError(f"hops record with key {key.hex()} is damaged: {len(value)} bytes")
     if value[0] != FORMAT_VERSION:
@@ -292,11 +284,7 @@ def check_hops(key: bytes, value: bytes) -> None:
 
 
 def decode_hops(key: bytes, value: bytes) -> tuple[Route, int, list[Run]]:
-    """Decode a hops record: the route, its floor, and the ranges of offsets above it.
-
-    Raises:
-        FormatError: The record is damaged, or has another format version.
-    """
+    """Decode a hops record: the route, its floor, and the ranges of offsets above it. Raises FormatError."""
     check_hops(key, value)
     try:
         _, arrived = _HOPS_KEY.unpack_from(key)

@@ -48,19 +48,17 @@ class _Unread:
         """Memory of the remaining reading beside the fetch, in bytes."""
         return 0 if self.large is None else self.large.size
 
-    def next(self, data: bytes) -> Any:
+    def next(self, core: Any, data: bytes) -> Any:
         """Return the core's next records; None = aiokafka must read them."""
-        core = native.core
-        if core is None:
-            return None
         if self.large is None:
             found = core.parse(
                 data, self.begin, self.end, self.aborted, True, fetch_buffer.decompress, RECORDS_AT_ONCE, BYTES_AT_ONCE
             )  # fmt: skip
-            if found is None or found[3] < 0:
-                if found is not None:
-                    self.end, self.more = found[1:3]
-                return None if found is None else found[0]
+            if found is None:
+                return None
+            if found[3] < 0:
+                self.end, self.more = found[1:3]
+                return found[0]
             self.large = LargeBatch(data, found[3], core.cut, core.stretch)
             start = found[1]
         else:
@@ -75,20 +73,15 @@ class _Unread:
 
 
 def take_records(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
-    """Return the next committed records of a partition's fetch; they may be empty.
-
-    Returns:
-        None = no fetch, or aiokafka must read it.
-    """
-    there = None if native.core is None else fetch_buffer.readable(fetcher, tp)
-    if native.core is None or there is None:
+    """Return the next committed records of a partition's fetch; they may be empty. None = no fetch, or aiokafka must read it."""
+    if native.core is None or (there := fetch_buffer.readable(fetcher, tp)) is None:
         return None
     result, parsed = there
     if parsed.raw is None:
         parsed.raw = _Unread(parsed)
     unread: _Unread = parsed.raw
     try:
-        core = unread.next(parsed.data)
+        core = unread.next(native.core, parsed.data)
     except (CorruptRecordException, UnsupportedCodecError):
         core = None
     except Exception:

@@ -52,7 +52,6 @@ class NativeRestore:
         assert native.core is not None  # noqa: S101 - the caller has checked
         self.ids: Ids = native.core.Ids(capacity, dead_below(known, capacity) if known else 0, timed)
         self.pending = 0
-        """Number of records to write."""
         self._store = store
         self._known = known
         self._loaded = -1

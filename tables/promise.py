@@ -70,13 +70,9 @@ def leaving(
 ) -> tuple[int, int]:
     """Return the number of younger IDs below ``gone``, and the first younger ID from ``gone`` up to ``until``.
 
-    Args:
-        times: Returns record timestamps of sequences, in milliseconds.
-        low: The lowest live sequence.
-        gone: Lower IDs leave whatever their age.
-        until: IDs from here on stay whatever their age.
-        before: Record timestamp from which IDs are younger than the promise, in milliseconds.
-        step: Number of IDs per lookup.
+    ``times``: returns record timestamps of sequences; ``low``: the lowest live sequence; ``gone``: lower IDs leave whatever their age;
+    ``until``: IDs from here on stay whatever their age; ``before``: timestamp from which IDs are younger than the promise; ``step``: number of
+    IDs per lookup. Timestamps are in milliseconds.
     """
     broken = sum(time >= before for time in times(range(low, gone)))
     while gone < until:

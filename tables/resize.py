@@ -74,12 +74,9 @@ def floor_of(meta: Meta, capacity: int, *, persistent: bool, promised: bool) -> 
 
 
 def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:
-    """Bring a ring in memory up to date with the changelog records after ``known``.
+    """Bring a ring in memory up to date with the changelog records after ``known``, and return whether that was possible.
 
-    Returns:
-        Whether that was possible: size and floor are unchanged, and each newer ID is present. A promise may raise the floor. Otherwise the
-            ring is
-        unchanged.
+    It is if size and floor are unchanged, and each newer ID is present. A promise may raise the floor. Otherwise the ring is unchanged.
     """
     meta = restore.meta
     if (

@@ -44,7 +44,6 @@ class Checked(NamedTuple):
     """Outcome of one batch against the ring, not yet applied."""
 
     verdicts: list[Verdict]
-    """One verdict for each message, in order."""
     originals: list[int | None]
     """Sequence of each duplicate's original; None for other messages."""
     first_sequence: int

@@ -213,16 +213,10 @@ class LaneTable:
         return [*tombstones, *change.slots, *change.hops] if self.options.persistent else tombstones
 
     def apply(self, epoch: int, change: Change, position: int) -> None:
-        """Apply a committed change to store and ring.
+        """Apply a committed change to store and ring. ``epoch``: from :meth:`open`. Raises StaleEpochError if the lane has been opened again since.
 
-        Args:
-            epoch: Epoch from :meth:`open`.
-            change: Change from :meth:`record`.
-            position: Changelog offset after the change's last record; 0 = the broker did not return it. Then the next opening finds that
-                RocksDB and changelog differ, and rebuilds.
-
-        Raises:
-            StaleEpochError: The lane has been opened again since; nothing is written.
+        ``position``: changelog offset after the change's last record; 0 = the broker did not return it. Then the next opening finds that RocksDB
+        and changelog differ, and rebuilds.
         """
         memory = self._restore.memory
         stored_index = memory.stored_index

@@ -53,7 +53,6 @@ class FetchedBatch:
     bytes: int = field(default=0, compare=False)
     """Memory that the batch uses until its transaction ends, in bytes."""
     held: tuple[Held, ...] = field(default=(), compare=False, repr=False)
-    """Handles of the memory."""
     asked_at: float = field(default=0.0, compare=False)
     """Monotonic time of the fetch request that returned the records, in seconds; 0 = not measured."""
 

@@ -68,7 +68,6 @@ class CycleBatches:
     """Hop trace of one of these messages."""
     quarantined: dict[int, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
-    """Reasons of the quarantined records."""
     too_large: bool = False
     """Whether a record exceeds a limit in :attr:`BatchBuilder.target`, which may be out of date."""
     stopped: dict[Place, RefusedError] = field(default_factory=dict)
@@ -142,8 +141,7 @@ class BatchBuilder:
     ) -> None:
         """Put the records of a partition into batches for the target or quarantine. ``first``: hop trace for messages without one.
 
-        Raises:
-            RefusedError: a record fits nowhere, because the quarantine topic is missing, too small, or refused it.
+        Raises RefusedError if a record fits nowhere, because the quarantine topic is missing, too small, or refused it.
         """
         number, home, detection = place.partition, self._home, self._plan.detection
         source = encode_source(Source(self._plan.name, place.topic_id, number))

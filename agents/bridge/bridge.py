@@ -191,11 +191,7 @@ class Bridge:
             await asyncio.sleep(MEASURE_EVERY_S)
 
     async def _require_terms(self) -> None:
-        """Check the configuration of other processes before joining, so that a process with another one does not disturb them.
-
-        Raises:
-            ConfigurationError: other processes run with another configuration. The caller tries again until they have ended.
-        """
+        """Raise ConfigurationError if other processes run with another configuration, before this one joins and disturbs them."""
         topic = self.plan.source_topic
         if found := await group_terms.unlike(self._cluster, topic, self.plan.terms):
             raise ConfigurationError(

@@ -45,7 +45,6 @@ class MemberPosition(NamedTuple):
 
 
 MemberPositions = Mapping[int, MemberPosition]
-"""Positions of one member by source partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,6 @@ class Refuse:
 
     partition: int
     offsets: Mapping[str, int | None]
-    """Offsets of that partition, by member."""
 
 
 def former(members: Collection[str], found: Mapping[str, MemberPositions]) -> Map | None:
@@ -86,23 +84,18 @@ def decide(
     if not any(found.get(member) for member in members):
         return Adopt(Map(1, members), starts)
     if top is None:
-        agreed = _agreed(members, found)
-        return agreed if isinstance(agreed, Refuse) else Adopt(Map(1, members), agreed)
+        return _adopted(Map(1, members), members, found)
     if top.members == members:
         began = [member for member in members if _runs_by(top, found.get(member, {}))]
         if len(began) == len(members):
             return Run(top)
         if not all(value.still == NOT_BEGUN for member in began for value in found[member].values()):
-            return _lost(members, began, found)  # another member's offset would skip messages
-        agreed = _agreed(tuple(began), found)  # an interrupted change: nothing is forwarded yet
-        return agreed if isinstance(agreed, Refuse) else Adopt(top, agreed)
-    agreed = _agreed(top.members, found)
-    return agreed if isinstance(agreed, Refuse) else Adopt(Map(top.number + 1, members), agreed)
-
-
-def _lost(members: Collection[str], began: Collection[str], found: Mapping[str, MemberPositions]) -> Refuse:
-    number = min(number for member in began for number in found[member])
-    return Refuse(number, _offsets(members, found, number))
+            number = min(number for member in began for number in found[member])
+            return Refuse(
+                number, _offsets(members, found, number)
+            )  # another member's offset would skip messages
+        return _adopted(top, began, found)  # an interrupted change: nothing is forwarded yet
+    return _adopted(Map(top.number + 1, members), top.members, found)
 
 
 def _runs_by(top: Map, positions: MemberPositions) -> bool:
@@ -111,7 +104,8 @@ def _runs_by(top: Map, positions: MemberPositions) -> bool:
     return bool(positions) and (not maps or max(map_.number for map_ in maps) == top.number)
 
 
-def _agreed(members: tuple[str, ...], found: Mapping[str, MemberPositions]) -> dict[int, int] | Refuse:
+def _adopted(map_: Map, members: Collection[str], found: Mapping[str, MemberPositions]) -> Adopt | Refuse:
+    """Adopt a map at the offsets on which these members agree."""
     partitions = sorted({number for member in members for number in found.get(member, {})})
     agreed = {}
     for number in partitions:
@@ -125,7 +119,7 @@ def _agreed(members: tuple[str, ...], found: Mapping[str, MemberPositions]) -> d
         ):
             return Refuse(number, offsets)
         agreed[number] = first
-    return agreed
+    return Adopt(map_, agreed)
 
 
 def _offsets(

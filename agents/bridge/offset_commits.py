@@ -84,11 +84,7 @@ class Committer:
             await reach("after-commit", self._state.name)
 
     async def stand(self, consumer: SourceConsumer, number: int, offset: int, note: OffsetMetadata) -> None:
-        """Commit the reason for which a closed partition is paused; its other metadata does not change.
-
-        Raises:
-            KafkaError: the commit is refused, or the broker does not answer.
-        """
+        """Commit the reason for which a closed partition is paused; its other metadata does not change. Raises errors of Kafka."""
         noted = encode(replace(note, instance=self._instance, web=self._web))
         async with asyncio.timeout(LIMIT_S):
             await consumer.commit({number: Committed(offset, noted)})

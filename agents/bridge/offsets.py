@@ -95,13 +95,11 @@ class SourceLog:
 
     topic_id: str
     partitions: int
-    """Partition count of the topic."""
     start: int
     """Offset of the oldest remaining record."""
     stable: int
     """End of the committed data that can be read."""
     end: int
-    """Offset of the next record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +137,9 @@ def start_position(
 ) -> Beginning:
     """Return the start position of a partition, from its commit and its log.
 
-    Args:
-        partition: Number of the partition.
-        log: Present state of the log.
-        committed: The group's offset; None = none.
-        known: Metadata of the commit; None = none, or not written by Ringfence.
-        others: Metadata of the group's commits of other partitions.
-        start: Start of a bridge that never ran.
-        missing: Previous opening, if its next offset was missing: it confirmed and sent more than is committed.
+    ``committed``: the group's offset; ``known``: metadata of the commit, None = not written by Ringfence; ``others``: metadata of the group's
+    commits of other partitions; ``start``: start of a bridge that never ran; ``missing``: previous opening, if its next offset was missing: it
+    confirmed and sent more than is committed.
     """
     before = None if missing is None or missing.place.topic_id != log.topic_id else missing.place
     fresh = OffsetMetadata(log.topic_id, log.partitions)

@@ -53,7 +53,6 @@ class _Look:
     found: Beginning
     committed: Committed | None
     known: OffsetMetadata | None
-    """Metadata of the commit."""
     log: SourceLog
 
 
@@ -240,11 +239,7 @@ class Partitions:
         return _Look(found, committed, known, topic_log)
 
     async def _trusted(self, number: int) -> Committed | None:
-        """Return the committed offset and its metadata. Replace a foreign consumer's commit by the best known one.
-
-        Raises:
-            UnknownPlaceError: none is known.
-        """
+        """Return the committed offset and its metadata, or the best known one in place of a foreign consumer's. Raises UnknownPlaceError."""
         plan = self._plan
         committed = await self._cluster.groups.committed(plan.source_topic, number)
         if committed is None or decode(committed.note) is not None:

@@ -41,7 +41,6 @@ class Plan:
 
     name: str
     group: str
-    """Consumer group at the source."""
     source: KafkaSettings
     source_topic: str
     target: KafkaSettings
@@ -88,11 +87,7 @@ class Plan:
 
 
 def plans(settings: Settings, names: Sequence[str] = ()) -> list[Plan]:
-    """Return all bridges of a configuration, or those with these bridge or connection names.
-
-    Raises:
-        ConfigurationError: a name is unknown, or there are no bridges.
-    """
+    """Return all bridges of a configuration, or those of these names. Raises ConfigurationError if there are none, or a name is unknown."""
     known = [_of_bridge(settings, bridge) for bridge in settings.bridges]
     for connection in settings.cluster_connections:
         known += _of_connection(settings, connection)

@@ -67,13 +67,9 @@ class SourceConsumer:
     ) -> None:
         """Create an unconnected source.
 
-        Args:
-            plan: The bridge.
-            client_id: Client ID that other members see.
-            revoked: Called before all partitions are revoked.
-            assigned: Called with the assigned partitions; they are paused until :meth:`go_on`.
-            doubt: Called when the topic may have been deleted, or its leader changed.
-            unlike: Called with the terms of the processes that have the bridge, if they differ from this one's.
+        ``client_id``: shown to other members; ``revoked``: called before all partitions are revoked; ``assigned``: called with the assigned
+        partitions, which are paused until :meth:`go_on`; ``doubt``: called when the topic may have been deleted, or its leader changed; ``unlike``:
+        called with the terms of the processes that have the bridge, if they differ from this one's.
         """
         self._topic = plan.source_topic
         self._resting: dict[int, float] = {}
@@ -152,11 +148,7 @@ class SourceConsumer:
         self._consumer.seek(tp, offset)
 
     def keep(self) -> None:
-        """Restart aiokafka's tasks that an error ended or delayed. Call it regularly.
-
-        Raises:
-            KafkaError: the cause of a lost membership; aiokafka tries again.
-        """
+        """Restart aiokafka's tasks that an error ended or delayed. Call it regularly. Raises the cause of a lost membership."""
         internals.keep_fetching(self._consumer)
         membership.keep_member(self._consumer)
         membership.keep_asking(self._consumer)
@@ -164,8 +156,7 @@ class SourceConsumer:
     async def read(self, partitions: Mapping[int, int], share: int, records_max: int, limit_s: float) -> Read:
         """Return records of these partitions; wait up to ``limit_s`` seconds for the first. ``share``: limit of records from one partition.
 
-        Raises:
-            KafkaError: the broker refuses all fetches.
+        Raises KafkaError if the broker refuses all fetches.
         """
         found = await self._take(partitions, share, records_max)
         if not (found.records or found.reached or found.lost or found.unreadable):

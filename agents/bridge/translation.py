@@ -150,14 +150,8 @@ class Translator:
     ) -> None:
         """Set which messages are forwarded, and which headers are added.
 
-        Args:
-            filter_header: Messages pass if this header has one of ``filter_values``; empty = all pass.
-            filter_values: Values as UTF-8.
-            add_headers: Headers to add to each message.
-            this: Member that forwards; empty = not a cluster connection.
-            member: Member that the messages go to.
-            max_hops: Maximum number of members that a message passed before.
-            members: All members that this one forwards to.
+        Messages pass if ``filter_header`` has one of ``filter_values``; empty = all pass. In a cluster connection, ``this`` forwards to ``member``,
+        one of all ``members``; ``max_hops``: maximum number of members that a message passed before.
         """
         self._filter_header = filter_header
         self._filter_values = frozenset(value.encode() for value in filter_values)

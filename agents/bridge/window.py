@@ -27,7 +27,6 @@ class Place:
     topic_id: str
     confirmed: int
     next: int
-    """End of the part that was read."""
     sent: int = 0
     """End of the part that was read before a failure, or by the former holder: the target may have these records."""
 
@@ -124,11 +123,7 @@ class Window:
         return done
 
     def reset(self) -> dict[Place, int]:
-        """Discard all unconfirmed cycles. Their records are read again from the confirmed offsets.
-
-        Returns:
-            Number of records that are sent again, by partition.
-        """
+        """Discard all unconfirmed cycles. Their records are read again from the confirmed offsets. Return their number by partition."""
         lost: dict[Place, int] = {}
         for cycle in self._cycles:
             for place, count in cycle.records.items():

@@ -37,7 +37,6 @@ class Outcome:
     forwarded: list[Item] = field(default_factory=list)
     quarantined: list[Item] = field(default_factory=list)
     new_origins: list[Origin] = field(default_factory=list)
-    """Origins of the new IDs."""
     judged: Judged = NOTHING
     """Answer of the hop memory on the bridged records whose home is this lane, including refused ones."""
     ends: Sequence[int] = ()
@@ -67,13 +66,10 @@ class Path:
         self._units = Units(address, others)
 
     def decide(self, due: Sequence[DueRecords], table: LaneTable, refused: Mapping[Place, str]) -> Outcome:
-        """Decide about the records of some batches, in order.
+        """Decide about the records of some batches from one topic, in order. The table is read, not changed.
 
-        Args:
-            due: Batches from one topic, each from a different partition, with their records.
-            table: Table of the lane; it is read, not changed.
-            refused: Reasons of records that fit into no output. They go to quarantine and use no slot. The hop memory stores the hop of a
-                refused record from a bridge, and a repetition is a duplicate.
+        ``refused``: reasons of records that fit into no output. They go to quarantine and use no slot. The hop memory stores the hop of a refused
+        record from a bridge, and a repetition is a duplicate.
         """
         forwarded = due[0].batch.topic == self._forward_topic
         items, envelopes, crossed = self._receive(due[0])
@@ -169,11 +165,7 @@ class Path:
                 item.refuse(str(error))
 
     def _open(self, items: Sequence[Item], envelopes: Iterable[Item]) -> int:
-        """Open the envelopes whose home is this lane.
-
-        Returns:
-            Number of leading items that fit into one transaction, by the limit of parts.
-        """
+        """Open the envelopes whose home is this lane. Return the number of leading items that fit into one transaction, by the limit of parts."""
         count = 0
         for item in envelopes:
             if item.fate is not Fate.HERE or item.reason:

@@ -26,14 +26,9 @@ class MalformedEnvelopeError(ValueError):
 
 
 def decode(form: bytes, value: bytes | None) -> list[Part]:
-    """Return the parts of an envelope in order, at least one.
+    """Return the parts of an envelope in order, at least one. Raises MalformedEnvelopeError if it is not valid.
 
-    Args:
-        form: Value of :data:`ringfence_kafka.protocol.wire_names.HEADER_TRANSACTION`.
-        value: Value of the record.
-
-    Raises:
-        MalformedEnvelopeError: the envelope is not valid.
+    ``form``: value of :data:`ringfence_kafka.protocol.wire_names.HEADER_TRANSACTION`; ``value``: value of the record.
     """
     if form != wire_names.TRANSACTION_FORM:
         _refuse(

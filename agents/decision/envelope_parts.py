@@ -23,7 +23,6 @@ class Unit(NamedTuple):
     """Parts that are accepted or ignored together. The fields are parallel sequences in the order of the parts."""
 
     addresses: Sequence[str]
-    """Address of each part."""
     groups: Sequence[bytes | None]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]

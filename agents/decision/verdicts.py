@@ -54,14 +54,9 @@ def judge_hops(crossed: Sequence[Item], table: LaneTable) -> Judged:
 def judge_ids(
     items: Sequence[Item], table: LaneTable, originals: Originals, *, plain: bool, by_value: bool = False
 ) -> Checked:
-    """Return verdicts on the records whose home is this lane, in order.
+    """Return verdicts on the records whose home is this lane, in order. The table is read, not changed.
 
-    Args:
-        items: The records.
-        table: Table of the lane; it is read, not changed.
-        originals: Originals of the batch.
-        plain: Whether no record is an envelope or came over a bridge.
-        by_value: Whether an ID with another value counts as another message.
+    ``plain``: no record is an envelope or came over a bridge; ``by_value``: an ID with another value counts as another message.
     """
     times = [item.record.timestamp for item in items]
     digests = [
@@ -89,10 +84,7 @@ def _check(items: Sequence[Item], times: Sequence[int], table: LaneTable, *, pla
 def add_values(checked: Checked, digests: Sequence[int], originals: Originals) -> Checked:
     """Add the digests of new IDs. A duplicate whose value differs from its original's gets the verdict CONFLICT.
 
-    Args:
-        checked: Outcome for some messages; its verdicts are changed.
-        digests: Digest of each message's value; 0 = not compared.
-        originals: Originals of the batch.
+    The verdicts in ``checked`` are changed. ``digests``: digest of each message's value; 0 = not compared.
     """
     if checked.owners is not None:
         new = [digests[owner] for owner in checked.owners]
@@ -119,14 +111,8 @@ def check_with_values(
 ) -> Checked:
     """Return verdicts, where an ID with another value counts as another message. Changes no state.
 
-    The first value uses the ID's slot. Each other value gets its own slot, so that it is accepted once too.
-
-    Args:
-        ring: Ring of the lane.
-        units: IDs of each message, as for :meth:`tables.ring.Ring.check_units`.
-        times: Record timestamps of the messages, in ms.
-        digests: As for :func:`add_values`. The value of a message with several IDs is not compared.
-        originals: Originals of the batch.
+    The first value uses the ID's slot. Each other value gets its own slot, so that it is accepted once too. ``units`` and ``times``: as for
+    :meth:`tables.ring.Ring.check_units`; ``digests``: as for :func:`add_values`. The value of a message with several IDs is not compared.
     """
     if ring.capacity == 0:
         return ring.check_units(units, times)

@@ -109,11 +109,7 @@ class Cursor:
         return native_records.since(batch.records, self.next)
 
     def require_topic(self, topic_ids: Mapping[str, str]) -> None:
-        """Check that the topic has the Kafka ID that it had at the opening.
-
-        Raises:
-            TopicRecreatedError: the topic was deleted and created again.
-        """
+        """Raise TopicRecreatedError if the topic has another Kafka ID than at the opening."""
         if topic_ids[self.topic] != self._topic_id:
             raise TopicRecreatedError(f"{self.topic} was deleted and created again")
 
@@ -139,11 +135,7 @@ class Cursor:
         return ends[place] >= self.next and (-1 if offset is None else offset) >= self.committed
 
     async def compare(self, cluster: Cluster) -> None:
-        """Check with the cluster that neither the log end nor the group's offset has decreased.
-
-        Raises:
-            ClusterWentBackError: one of them has.
-        """
+        """Raise ClusterWentBackError if the log end or the group's offset has decreased."""
         done, known = self.next, self.committed  # both can advance while the cluster is queried
         end = await cluster.offsets.high_watermark(self.topic, self.partition)
         if end < done:

@@ -32,11 +32,7 @@ class LimitsAgreedError(Exception):
 
 
 def require_sizes(known: Mapping[str, int], now: Mapping[str, int]) -> None:
-    """Compare the ``max.message.bytes`` of topics with the values at the opening. Missing topics are skipped.
-
-    Raises:
-        TopicChangedError: a value has changed.
-    """
+    """Raise TopicChangedError if the ``max.message.bytes`` of a topic changed since the opening. Missing topics are skipped."""
     changed = [
         f"{name} takes {now[name]} bytes" for name in known if now.get(name, known[name]) != known[name]
     ]

@@ -55,18 +55,11 @@ def outgoing(
     topic_ids: Mapping[str, str],
     lanes: int = 0,
 ) -> Outgoing:
-    """Return the record of an event, in a batch for the producer that will write it.
+    """Return the record of an event, in the empty ``builder`` of the producer that will write it.
 
-    Args:
-        builder: Empty batch.
-        app_id: ID of the app.
-        event: Reason of the record.
-        address: Name of the address.
-        lane: Number of the lane.
-        capacities: Capacity before and after; for GROWN the number of lanes before and after.
-        next_offsets: First offset of each input that was not decided before the event, in the form of the meta record.
-        topic_ids: Kafka's IDs of these topics, if known: a topic that is created again has other offsets.
-        lanes: Value of the address's setting ``lanes``.
+    ``capacities``: capacity before and after, or for GROWN the number of lanes; ``next_offsets``: first offset of each input that was not
+    decided before the event, in the form of the meta record; ``topic_ids``: Kafka's IDs of these topics, if known, because a topic that is
+    created again has other offsets; ``lanes``: value of the address's setting.
     """
     before, after = capacities
     by_partition = bool(lanes) or event is RingEvent.REGROUPED

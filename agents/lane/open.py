@@ -17,9 +17,8 @@ from agents.lane.assignment import Ownership, Partition
 from agents.lane.cursor import Cursor, described, next_offsets
 from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError, PartitionsChangedError
 from agents.lane.opening.identity import LaneIdentity
-from agents.lane.opening.lane_checks import LaneChecks
+from agents.lane.opening.lane_checks import LaneChecks, TopicFacts
 from agents.lane.opening.table_opening import SharedParts, TableOpening, describe_store
-from agents.lane.opening.topic_facts import TopicFacts
 from agents.output.build import Emitter
 from agents.output.changelog import changelog_batches, position_behind
 from agents.output.native_build import NativePath

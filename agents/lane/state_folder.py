@@ -52,11 +52,8 @@ class StateFolder:
     ) -> None:
         """Create the record of failures. All folders count as usable.
 
-        Args:
-            others: Returns whether another worker can take lanes.
-            tell_group: Called with whether this worker is unusable; the group then assigns lanes again.
-            ids_in_memory: Returns the total capacity of the rings whose files are in memory.
-            now: Clock, in seconds.
+        ``others``: returns whether another worker can take lanes; ``tell_group``: called with whether this worker is unusable, and the group then
+        assigns lanes again; ``ids_in_memory``: returns the total capacity of the rings whose files are in memory; ``now``: clock, in seconds.
         """
         self._others = others
         self._tell_group = tell_group
@@ -121,11 +118,7 @@ class StateFolder:
             self._consequence = ""
 
     async def check(self) -> bool:
-        """Check the folders: release the lanes to other workers, or take lanes again.
-
-        Returns:
-            Whether the lanes should try their folders again.
-        """
+        """Release the lanes to other workers, or take lanes again. Return whether the lanes should try their folders again."""
         if not self._failing and not self.unusable:
             return False
         now = self._now()

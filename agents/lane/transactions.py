@@ -6,6 +6,7 @@ that were never accepted.
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -77,18 +78,10 @@ class Transactions:
     async def process(
         self, batches: Sequence[FetchedBatch], opened: Opened, ownership: Ownership
     ) -> list[FetchedBatch]:
-        """Decide about the batches, commit one transaction, then change the state.
+        """Decide about batches of one topic, commit one transaction, then change the state. Each batch is from a different partition.
 
-        Args:
-            batches: Batches from one topic, each from a different partition.
-            opened: The open lane.
-            ownership: The assignment.
-
-        Returns:
-            Remaining parts of the batches, for the next transaction.
-
-        Raises:
-            Exception: the outcome of the transaction is unknown; discard the opening and process the batches again.
+        Return the remaining parts of the batches, for the next transaction. After an error the outcome of the transaction is unknown: discard the
+        opening and process the batches again.
         """
         await reach("after-fetch", self._name)
         due = [
@@ -193,23 +186,20 @@ class Transactions:
         if self._marked_by is not opened:
             self._marked, self._marked_by = {}, opened
         aged = {(output.topic, output.partition) for output in outputs if output.aged}
-        due = [place for place in aged if not self._marked_lately(place, opened)]
+        now_s, aged_ms = time.monotonic(), opened.outputs.aged_ms
+        due = [
+            place
+            for place in aged
+            if (now_s - self._marked.get(place, -math.inf)) * 1000 >= aged_ms[place[0]]
+        ]
         if not due:
             return
         async with asyncio.timeout(PRIME_LIMIT_S):
             await opened.producer.prime(due)
         self._marked |= dict.fromkeys(due, time.monotonic())
 
-    def _marked_lately(self, place: tuple[str, int], opened: Opened) -> bool:
-        at = self._marked.get(place)
-        return at is not None and (time.monotonic() - at) * 1000 < opened.outputs.aged_ms[place[0]]
-
     async def _behind(self, opened: Opened) -> None:
-        """Find out whether only the changelog lost its end, below this lane's last write.
-
-        Raises:
-            ClusterWentBackError: the group's offset decreased too: the cluster lost what this lane knows.
-        """
+        """Find out whether only the changelog lost its end, below this lane's last write. Raises as :meth:`Cursor.compare`."""
         for cursor in opened.cursors.values():
             await cursor.compare(opened.cluster)
         log.error(
@@ -250,8 +240,7 @@ class Transactions:
     ) -> tuple[Outcome, list[Outgoing]]:
         """Decide and build the batches in Python. Repeat without the records that are too large for an output.
 
-        Raises:
-            TopicChangedError: a topic's size limit changed since the opening; the lane reopens instead of rejecting records.
+        Raises TopicChangedError if a size limit changed since the opening: the lane reopens instead of rejecting records.
         """
         # A native record is created at each access, and this code accesses records several times.
         due = [DueRecords(batch, list(records)) for batch, records in due]

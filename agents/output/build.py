@@ -97,10 +97,7 @@ class Emitter:
     ) -> list[Outgoing]:
         """Return all output batches of an outcome.
 
-        Args:
-            outcome: The decisions.
-            new_builder: Returns an empty record batch.
-            sizes_confirmed: Whether the topics' size limits were queried just now. Otherwise no value is replaced by its digest.
+        ``sizes_confirmed``: the topics' size limits were queried just now. Otherwise no value is replaced by its digest.
 
         Raises:
             TopicError: the quarantine topic does not take even a record's digest without its key and headers.

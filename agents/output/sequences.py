@@ -27,9 +27,7 @@ def sequences_of(checked: Checked) -> Iterator[Sequence[int]]:
 def part_sequences(unit: Unit, numbers: Sequence[int]) -> Iterable[int | None]:
     """Return the sequence number of each part: that of its own ID, else that of the envelope's.
 
-    Args:
-        unit: The parts.
-        numbers: Sequence numbers of the unit's distinct IDs, in order.
+    ``numbers``: sequence numbers of the unit's distinct IDs, in order.
     """
     if not numbers:
         return repeat(None)

@@ -120,8 +120,7 @@ def as_written(value: Any) -> str:
 
 def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
     """Return why a worker must not open a lane: each rule that differs, with both values, and the remedy. None = nothing differs."""
-    found = _compared(recorded, "in the lane's record", own)
-    if not found:
+    if not (found := _compared(recorded, "in the lane's record", own)):
         return None
     return (
         f"this worker's file has other rules than the lane: {found}. Its messages wait, none is lost. Give this worker the file of "
@@ -131,8 +130,7 @@ def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
 
 def file_fault(address: str, recorded: Rules, own: Rules) -> str | None:
     """Return why no worker with this file can open a lane. :func:`rules_fault` is for a worker that tried."""
-    found = _compared(recorded, "in the record of its lanes", own, "in this file")
-    if not found:
+    if not (found := _compared(recorded, "in the record of its lanes", own, "in this file")):
         return None
     return (
         f"{address} has other rules in this file than its lanes: {found}. No worker with this file opens them. Use the file of the workers; "
@@ -142,8 +140,7 @@ def file_fault(address: str, recorded: Rules, own: Rules) -> str | None:
 
 def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | None:
     """Return why a worker must not open a lane without recorded rules: another worker states other rules. None = nothing differs."""
-    found = _compared(stated, f"at worker {worker}", own)
-    if not found:
+    if not (found := _compared(stated, f"at worker {worker}", own)):
         return None
     return (
         f"live workers state different rules for {address}, and the lane has recorded none yet: {found}. "

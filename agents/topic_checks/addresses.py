@@ -47,13 +47,9 @@ class AddressFaults:
         self._ask_denied = ask_denied
 
     async def check(self, metas: Mapping[str, Collection[Meta]]) -> Faults:
-        """Query the cluster and log new problems. ``metas``: last meta records of open lanes, by address.
+        """Query the cluster and log new problems. Return addresses whose lanes must stop, with the reasons.
 
-        Returns:
-            Addresses whose lanes must stop, with the reasons.
-
-        Raises:
-            KafkaError: the cluster does not answer.
+        ``metas``: last meta records of open lanes, by address. Raises KafkaError if the cluster does not answer.
         """
         addresses, app_id = self._settings.addresses, self._settings.app.id
         journal = wire_names.journal_topic(app_id)
@@ -61,19 +57,16 @@ class AddressFaults:
             [journal, *(topic for address in addresses for topic in address.topics(app_id).values())]
         )
         existing = described.topics
-        targets = {address.name: self._settings.transaction_targets(address) for address in addresses}
-        absent = {
-            address.name: missing_topics(app_id, address, described, targets[address.name])
-            for address in addresses
-        }
         self.bytes_max = {name: topic.message_bytes_max for name, topic in existing.items()}
         counts = {name: topic.partitions for name, topic in existing.items()}
-        wrong = {
-            address.name: topic_faults(app_id, address, existing, targets[address.name])
-            or count_faults(address, counts, metas.get(address.name, ()), targets[address.name])
-            for address in addresses
-        }
-        found: dict[str, Sequence[str]] = {name: [*absent[name], *wrong[name]] for name in absent}
+        wrong: dict[str, Sequence[str]] = {}
+        found: dict[str, Sequence[str]] = {}
+        for address in addresses:
+            name, targets = address.name, self._settings.transaction_targets(address)
+            wrong[name] = topic_faults(app_id, address, existing, targets) or count_faults(
+                address, counts, metas.get(name, ()), targets
+            )
+            found[name] = [*missing_topics(app_id, address, described, targets), *wrong[name]]
         found |= await self._ask_again(
             [address for address in addresses if address.name in self.by_address and not found[address.name]],
             existing,

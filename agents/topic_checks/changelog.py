@@ -64,11 +64,7 @@ async def state_faults(
 
 
 async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | None:
-    """Return the newest meta record of a lane; None if the end of its changelog has none.
-
-    Raises:
-        KafkaError: the cluster does not answer.
-    """
+    """Return the newest meta record of a lane; None if the end of its changelog has none. Raises errors of Kafka."""
     return (await newest_metas(cluster, topic, [partition])).get(partition)
 
 

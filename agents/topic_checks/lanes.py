@@ -70,10 +70,8 @@ def topic_count_faults(
 ) -> list[str]:
     """Return problems with the partition counts of an address that sets ``lanes``.
 
-    Args:
-        address: The address.
-        source: Name and partition count of the input topic.
-        owned: Name and partition count of changelog and forward topic, by role, if they exist. More partitions than lanes are harmless.
+    ``source``: name and partition count of the input topic; ``owned``: those of changelog and forward topic, by role, if they exist. More
+    partitions than lanes are harmless.
     """
     lanes, (name, partitions) = address.lanes, source
     if lanes > partitions:

@@ -68,7 +68,6 @@ class WorkerHealth:
         """Create the view. ``lanes``: lanes of the worker, open or not, without half-assigned ones."""
         self.refused_reads = Unreadable()
         self.addresses = [address.name for address in settings.addresses]
-        """Names of all addresses."""
         self._app_id = settings.app.id
         self._map = lane_map
         self._lanes = lanes

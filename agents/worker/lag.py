@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from aiokafka.errors import KafkaError
@@ -78,13 +78,9 @@ class LaneLags:
     async def measure(
         self, lanes: Mapping[LaneKey, Lane], inputs: Mapping[LaneKey, Sequence[Partition]]
     ) -> None:
-        """Query the end of each input, and compare idle lanes with the cluster.
+        """Query the end of each input, and compare idle lanes with the cluster. ``inputs`` includes half-assigned lanes, which are not opened.
 
         One query of each kind covers all lanes. A query for each lane would cost a worker with a thousand idle lanes a tenth of a core.
-
-        Args:
-            lanes: Lanes of this worker.
-            inputs: Partitions of the input topic by lane, including half-assigned lanes, which are not opened.
         """
         lanes = dict(lanes)  # both can change during the query
         inputs = dict(inputs)
@@ -96,7 +92,14 @@ class LaneLags:
             for place in some
         ]
         idle = [lane for lane in lanes.values() if lane.idle]
-        seen = await self._ask(places, waiting, idle)
+        read = [(cursor.topic, cursor.partition) for lane in idle for cursor in lane.cursors.values()]
+        seen = _Seen(
+            *await asyncio.gather(
+                _answer_or_nothing(self._cluster.offsets.known_ends({*places, *read}, ENDS_LIMIT_S)),
+                _answer_or_nothing(self._cluster.offsets.known_starts(waiting, ENDS_LIMIT_S)),
+                _answer_or_nothing(self._cluster.groups.known_commits({*waiting, *read})),
+            )
+        )
         self._inputs = inputs
         self._lags = {
             key: self._sum([_lag(place, lanes.get(key), seen) for place in some])
@@ -114,17 +117,6 @@ class LaneLags:
         """Return the sum over the partitions of a lane; None if one is unknown or there is none."""
         known = [number for number in numbers if number is not None]
         return sum(known[1:], start=known[0]) if known and len(known) == len(numbers) else None
-
-    async def _ask(
-        self, places: Collection[Partition], waiting: Collection[Partition], idle: Iterable[Lane]
-    ) -> _Seen:
-        read = [(cursor.topic, cursor.partition) for lane in idle for cursor in lane.cursors.values()]
-        ends, starts, committed = await asyncio.gather(
-            _answer_or_nothing(self._cluster.offsets.known_ends({*places, *read}, ENDS_LIMIT_S)),
-            _answer_or_nothing(self._cluster.offsets.known_starts(waiting, ENDS_LIMIT_S)),
-            _answer_or_nothing(self._cluster.groups.known_commits({*waiting, *read})),
-        )
-        return _Seen(ends, starts, committed)
 
 
 async def _answer_or_nothing(question: Awaitable[Mapping[Partition, T]]) -> Mapping[Partition, T]:

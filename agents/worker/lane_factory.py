@@ -42,7 +42,6 @@ class TableCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tables: dict[LaneKey, tuple[float, LaneTable]] = {}
-        """Expiry time and table."""
 
     def keep(self, place: LaneKey, table: LaneTable) -> None:
         """Keep a table for :data:`KEPT_S` from now on."""

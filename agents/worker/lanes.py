@@ -46,15 +46,9 @@ class Lanes:
     ) -> None:
         """Create the lanes' owner, without open lanes.
 
-        Args:
-            settings: Settings with the addresses.
-            cluster: Client for queries to the cluster.
-            faults: Problems of addresses that are known already.
-            observe: Called after each batch.
-            took: See :data:`agents.lane.transactions.Took`.
-            agreement: Statements of live workers; None = this worker is the only one.
-            group_watch: Watches foreign group members and decides which offsets are trusted; None = trust all.
-            tell_group: See :class:`agents.lane.state_folder.StateFolder`.
+        ``faults``: problems of addresses that are known already; ``observe``: called after each batch; ``agreement``: statements of live workers,
+        None = this worker is the only one; ``group_watch``: decides which offsets are trusted, None = trust all; ``tell_group``: see
+        :class:`agents.lane.state_folder.StateFolder`.
         """
         self.agreement = agreement or Agreement(settings)
         self.group_watch = group_watch

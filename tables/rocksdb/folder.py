@@ -54,12 +54,7 @@ class EmptyStore:
         return kept
 
     def copy_to(self, folder: Path) -> None:
-        """Copy the template into an existing empty folder. Does nothing if the folder has files, or the template cannot be created beside it.
-
-        Raises:
-            OSError: The folder cannot be written.
-            Exception: RocksDB fails to create the template.
-        """
+        """Copy the template into an existing empty folder. Does nothing if the folder has files, or the template cannot be created beside it."""
         if any(folder.iterdir()):
             return
         try:
@@ -76,14 +71,10 @@ class RocksFolder:
     def __init__(
         self, path: Path, *, read_only: bool = False, indexed: bool = False, in_memory: bool = False
     ) -> None:
-        """Open or create the folder.
+        """Open or create the folder. ``read_only``: another process may have it open; ``indexed``: most lookups are for missing keys.
 
-        Args:
-            path: The folder.
-            read_only: Another process may have it open.
-            indexed: Most lookups are for missing keys.
-            in_memory: The files are in memory, and lost when the store is closed. ``path`` is not touched. rocksdict still needs a folder
-                for a small file, of some hundred bytes.
+        ``in_memory``: the files are in memory, and lost when the store is closed. ``path`` is not touched. rocksdict still needs a folder for a
+        small file, of some hundred bytes.
 
         Raises:
             StateFolderError: The folder cannot be written.

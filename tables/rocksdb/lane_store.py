@@ -33,9 +33,7 @@ class LaneStore:
     def sound(self) -> Store:
         """Return the open store, or the one on disk if a write to the open one failed.
 
-        Raises:
-            DamagedStoreError: The files are damaged, or a read found damage before.
-            UntrustedError: Its build did not finish.
+        Raises DamagedStoreError if files are damaged, and UntrustedError if the build of the store did not finish.
         """
         if self.current is not None and self.current.damaged:
             raise DamagedStoreError(f"{self.path}: damage was found while it was in use")

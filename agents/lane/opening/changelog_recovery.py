@@ -101,13 +101,8 @@ def offsets_read_again(
 ) -> dict[Partition, range]:
     """Return the offsets of each input that the lane has processed and is going to read again.
 
-    An ID with a larger offset came from an earlier topic of this name. If the topic was created again since the meta record, the range is
-    empty.
-
-    Args:
-        meta: The meta record of RocksDB.
-        nexts: The first offset that the lane is going to read, by input.
-        topic_ids: Kafka's IDs of the inputs.
+    An ID with a larger offset came from an earlier topic of this name. If the topic was created again since the meta record of RocksDB, the
+    range is empty. ``nexts``: the first offset that the lane is going to read, by input; ``topic_ids``: Kafka's IDs of the inputs.
     """
     ends = {
         (topic, partition): meta.next_of(topic, partition) or 0
@@ -139,20 +134,13 @@ async def write_back(
     table: LaneTable, lost: Lost, changelog: Changelog, producer: TransactionalProducer, next_offsets: Mapping[str, int],
     topic_ids: Mapping[str, str], topic: str, rereads: Mapping[Partition, range], group: str,
 ) -> Recovered:  # fmt: skip
-    """Write the IDs of RocksDB into the changelog, and its meta record last. RocksDB is empty afterwards.
+    """Write the IDs of RocksDB into the new changelog, and its meta record last. RocksDB is empty afterwards.
 
     A crash before the meta record leaves RocksDB unchanged: the next opening writes the IDs again.
 
-    Args:
-        table: Table of the lane.
-        lost: Result of :func:`find_lost`; it must be usable.
-        changelog: The new changelog.
-        producer: Fenced producer of the lane.
-        next_offsets: First offset of each input that the lane is going to read, in the form of the meta record.
-        topic_ids: Kafka's IDs of the lane's inputs and of the changelog.
-        topic: The input topic.
-        rereads: Result of :func:`offsets_read_again`.
-        group: ID of the workers' group.
+    ``lost``: result of :func:`find_lost`, which must be usable; ``next_offsets``: first offset of each input that the lane is going to read, in
+    the form of the meta record; ``topic_ids``: Kafka's IDs of inputs and changelog; ``topic``: the input topic; ``rereads``: result of
+    :func:`offsets_read_again`; ``group``: ID of the workers' group.
     """
     stored = lost.stored.meta
     whole = not any(rereads.values())

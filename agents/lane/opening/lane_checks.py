@@ -1,17 +1,18 @@
-"""Checks whether a lane may open: its topics, access rights, partition counts and rules."""
+"""Checks whether a lane may open: its topics, access rights, partition counts and rules; and facts about its topics."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from agents.lane.assignment import Partition
-from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError, PartitionsChangedError
+from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError, PartitionsChangedError, TopicMissingError
 from agents.lane.opening.identity import LaneIdentity
-from agents.lane.opening.topic_facts import TopicFacts, ask_facts
+from agents.output.topic_batches import Outputs
 from agents.rules.agreement import Agreement
 from agents.rules.lane_rules import rules_fault, rules_of
 from agents.topic_checks.changelog import newest_meta, other_lanes_faults
-from agents.topic_checks.topics import count_faults
+from agents.topic_checks.topics import count_faults, missing_topics, topic_faults
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.wording import first_of
@@ -20,6 +21,28 @@ from tables.restore import require_own
 
 MISSING_SHOWN: Final = 8
 """Maximum number of partitions that a refusal names."""
+
+
+_DAY_MS: Final = 24 * 3600 * 1000
+AGED_SHARE: Final = 0.05
+"""Share of an output's retention. A record that is older than this when it is written would be kept for a much shorter time."""
+AGED_MS_MIN: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """Facts about topics that exist and fit the lane."""
+
+    outputs: Outputs
+    delete_retention_s: float
+    """Time that a tombstone stays in the changelog, in seconds."""
+    topic_ids: dict[str, str]
+    """Kafka's IDs of the input topic, the forward topic if there is one, and the changelog."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Partition counts by topic."""
+        return self.outputs.partitions
 
 
 class LaneChecks:
@@ -38,16 +61,31 @@ class LaneChecks:
         self._denied = denied
 
     async def facts(self) -> TopicFacts:
-        """Query the lane's topics. Raises as :func:`agents.lane.opening.topic_facts.ask_facts`."""
+        """Query the lane's topics.
+
+        Raises TopicMissingError if one does not exist, and LaneRefusedError if one does not fit, or a right is missing.
+        """
+        lane, address, topics = self._lane, self._lane.address, self._cluster.topics
+        accepted = [target.accepted_topic for target in lane.targets]
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            return await ask_facts(self._cluster, self._lane, self._denied)
+            described = await topics.describe([*address.topics(lane.app_id).values(), *accepted])
+            if absent := missing_topics(lane.app_id, address, described, lane.targets):
+                raise TopicMissingError("; ".join(absent))
+            existing = described.topics
+            if faults := [*topic_faults(lane.app_id, address, existing, lane.targets), *self._denied()]:
+                raise LaneRefusedError("; ".join(faults))
+            forward = [lane.forward_topic] if address.forwards else []
+            topic_ids = await topics.ids([address.input_topic, *forward, lane.changelog])
+        outputs = Outputs(
+            {name: topic.partitions for name, topic in existing.items()},
+            {name: topic.message_bytes_max for name, topic in existing.items()},
+            {name: max(AGED_MS_MIN, AGED_SHARE * topic.retention_ms) for name, topic in existing.items()},
+        )
+        delete_retention_s = existing[lane.changelog].number("delete.retention.ms", _DAY_MS) / 1000
+        return TopicFacts(outputs, delete_retention_s, topic_ids)
 
     async def check_before_fence(self, facts: TopicFacts) -> None:
-        """Check without a fence whether the reason of the last refusal persists: a fence would disturb the lane's owner.
-
-        Raises:
-            LaneRefusedError: it persists.
-        """
+        """Raise LaneRefusedError if the reason of the last refusal persists. A fence would disturb the lane's owner."""
         lane = self._lane
         async with asyncio.timeout(QUESTION_LIMIT_S):
             meta = await newest_meta(self._cluster, lane.changelog, lane.number)
@@ -78,11 +116,7 @@ class LaneChecks:
             raise LaneRefusedError("; ".join(faults))
 
     async def require_no_other_lanes(self, facts: TopicFacts) -> None:
-        """Check that a lane without a meta record is new. Its partitions may have belonged to other lanes.
-
-        Raises:
-            LaneRefusedError: other lanes of the address started with another number of lanes.
-        """
+        """Raise LaneRefusedError if a lane without a meta record is not new: its partitions belonged to other lanes of the address."""
         lane = self._lane
         async with asyncio.timeout(QUESTION_LIMIT_S):
             faults = await other_lanes_faults(

@@ -13,7 +13,7 @@ from agents.lane.cursor import Cursor
 from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError
 from agents.lane.opening.changelog_recovery import Lost
 from agents.lane.opening.identity import LaneIdentity
-from agents.lane.opening.topic_facts import TopicFacts
+from agents.lane.opening.lane_checks import TopicFacts
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.groups.committed_offsets import Committed
@@ -51,10 +51,7 @@ class StartOffsets:
     ) -> dict[Partition, Cursor]:
         """Return the position in each input from which the lane continues.
 
-        Args:
-            facts: Facts about the lane's topics.
-            meta: Newest meta record in the lane's table.
-            lost: State of RocksDB if the changelog was deleted; None = it was not.
+        ``meta``: newest meta record in the lane's table; ``lost``: state of RocksDB if the changelog was deleted, None = it was not.
         """
         inputs = self._lane.inputs(facts.counts[self._lane.address.input_topic])
         self._leaderless = {}

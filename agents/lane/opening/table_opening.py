@@ -19,9 +19,8 @@ from agents.lane.opening.changelog_recovery import (
     write_back,
 )
 from agents.lane.opening.identity import LaneIdentity
-from agents.lane.opening.lane_checks import LaneChecks
+from agents.lane.opening.lane_checks import LaneChecks, TopicFacts
 from agents.lane.opening.start_offsets import StartOffsets
-from agents.lane.opening.topic_facts import TopicFacts
 from agents.lane.opening_limiter import OpeningLimiter
 from agents.lane.state_folder import StateFolder, require_usable, usable
 from agents.rules.agreement import Agreement

@@ -8,10 +8,9 @@ from aiokafka.errors import KafkaTimeoutError
 
 from agents.lane.errors import LaneRefusedError
 from agents.lane.opening.identity import LaneIdentity
+from agents.lane.opening.lane_checks import TopicFacts
 from agents.lane.opening.start_offsets import StartOffsets
-from agents.lane.opening.topic_facts import TopicFacts
 from agents.output.topic_batches import Outputs
-from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.committed_offsets import Committed
 from tests.support.cluster_double import ClusterDouble
@@ -47,12 +46,7 @@ def _starts(lanes: int, offsets: Offsets, notes: list[str]) -> tuple[StartOffset
     settings = validate({"addresses": [{"name": "orders", "lanes": lanes}]})
     address = settings.addresses[0]
     topics = address.topics(settings.app.id).values()
-    facts = TopicFacts(
-        {name: TopicDescription(name, PARTITIONS, {}) for name in topics},
-        Outputs({}, {}, {}),
-        0.0,
-        dict.fromkeys(topics, "id"),
-    )
+    facts = TopicFacts(Outputs(dict.fromkeys(topics, PARTITIONS), {}, {}), 0.0, dict.fromkeys(topics, "id"))
     identity: Any = LaneIdentity.of_lane(settings, address, 0)
     starts = StartOffsets(identity, cast("Any", offsets), None, lambda: True, notes.append)
     return starts, facts

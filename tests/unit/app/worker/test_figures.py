@@ -17,7 +17,7 @@ def test_figures_of_a_worker() -> None:
             SimpleNamespace(key=("orders", number), opening=opening, seconds_covered=reach)
             for number, reach in enumerate(covered)
         ],
-        totals=SimpleNamespace(counts=lambda _: {"orders": counts, "empty": Counter()}),
+        counts=lambda: {"orders": counts, "empty": Counter()},
         lags=SimpleNamespace(lag=lags.get),
     )
     figures = WorkerFigures("w1", lanes, SimpleNamespace(used=7))  # type: ignore[arg-type]
