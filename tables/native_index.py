@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import native
 from ringfence_kafka.concurrency.cooperative import Steps
+from tables.change import TableOptions
 from tables.ring import STEP, Checked, ResidentIndex
 
 if TYPE_CHECKING:
@@ -83,28 +84,12 @@ def _packed(digests: Sequence[int]) -> bytes:
     return array("Q", digests).tobytes()
 
 
-def empty_index(
-    low: int, capacity: int, *, aged: bool, promised: bool = False
-) -> ResidentIndex | NativeIndex:
-    """Return the index of an empty ring; ``aged``: its IDs have a maximum age; ``promised``: a minimum age."""
-    if native.core is None or aged:
-        return ResidentIndex(low, capacity if aged or promised else 0)
-    return NativeIndex(native.core.Ids(capacity, low, promised))
-
-
 def rebuilding_index(
-    entries: Iterable[tuple[int, bytes, int, int]],
-    low: int,
-    head: int,
-    capacity: int,
-    *,
-    aged: bool,
-    promised: bool = False,
+    entries: Iterable[tuple[int, bytes, int, int]], low: int, head: int, options: TableOptions
 ) -> Steps[ResidentIndex | NativeIndex]:
     """Rebuild an index with the class that suits the ring."""
-    if native.core is None or aged:
-        times = capacity if aged or promised else 0
-        resident = yield from ResidentIndex.rebuilding(entries, low, head, times)
-        return resident
-    index = yield from NativeIndex.rebuilding(entries, low, head, capacity, timed=promised)
-    return index
+    timed = options.promise is not None
+    if native.core is None or options.max_age_ms:
+        times = options.capacity if options.max_age_ms or timed else 0
+        return (yield from ResidentIndex.rebuilding(entries, low, head, times))
+    return (yield from NativeIndex.rebuilding(entries, low, head, options.capacity, timed=timed))

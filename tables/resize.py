@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from ringfence_kafka.concurrency.cooperative import Steps
 from tables import codec
+from tables.change import TableOptions
 from tables.codec import Meta
-from tables.native_index import NativeIndex, empty_index, rebuilding_index
+from tables.native_index import NativeIndex, rebuilding_index
 from tables.promise import Promise
 from tables.restore import Restore
 from tables.ring import STEP, Checked, Index, Ring
@@ -19,39 +20,26 @@ TOMBSTONES_MAX: Final = 1_000
 """Limit of tombstones in one transaction."""
 
 
-def making_ring(
-    capacity: int,
-    restore: Restore,
-    index: Index | None = None,
-    *,
-    max_age_ms: int = 0,
-    promise: Promise | None = None,
-    persistent: bool = True,
-) -> Steps[Ring]:
+def making_ring(options: TableOptions, restore: Restore, index: Index | None = None) -> Steps[Ring]:
     """Return the ring of the changelog at the configured capacity.
 
     A change of capacity moves the floor. A smaller ring keeps the newest N IDs, and IDs that it evicted stay evicted when the ring grows
     again. A ring that is in memory only, or was, has no earlier IDs.
     Raises IrregularError if the native core has not collected all sequences.
     """
-    meta, aged, promised = restore.meta, max_age_ms > 0, promise is not None
-    if meta is None:
-        known = empty_index(0, capacity, aged=aged, promised=promised) if index is None else index
-        return Ring(capacity, index=known, max_age_ms=max_age_ms, promise=promise)
-    if promise is not None:
-        promise = resumed(promise, meta)
-    floor = floor_of(meta, capacity, persistent=persistent, promised=promised)
-    ring = Ring(capacity, meta.head, floor, index, max_age_ms, promise)
+    meta, promise, head, floor = restore.meta, options.promise, 0, 0
+    if meta is not None:
+        promise = promise and resumed(promise, meta)
+        head, floor = meta.head, floor_of(meta, options)
+    ring = Ring(options.capacity, head, floor, index, options.max_age_ms, promise)
     if index is not None:
         return ring
-    if restore.gathering is not None:
+    if restore.gathering is not None and meta is not None:
         restore.gathering.require_whole(ring.low, ring.head)
         ring.index = NativeIndex(restore.gathering.ids)
     else:
         entries = codec.ring_entries(restore.occupants.values())
-        ring.index = yield from rebuilding_index(
-            entries, ring.low, ring.head, capacity, aged=aged, promised=promised
-        )
+        ring.index = yield from rebuilding_index(entries, ring.low, ring.head, options)
     return ring
 
 
@@ -61,12 +49,13 @@ def resumed(promise: Promise, meta: Meta) -> Promise:
     return promise if before is None else promise._replace(newest_ms=before.newest_ms, broken=before.broken)
 
 
-def floor_of(meta: Meta, capacity: int, *, persistent: bool, promised: bool) -> int:
-    """Return the floor of a ring that opens with this capacity: lower sequences are dead.
+def floor_of(meta: Meta, options: TableOptions) -> int:
+    """Return the floor of a ring that opens with these options: lower sequences are dead.
 
     A smaller ring with a promise keeps its floor. Its oldest ID then lies above the floor, which shows that younger IDs had to leave.
     """
-    if not (persistent and meta.persistent):
+    capacity, promised = options.capacity, options.promise is not None
+    if not (options.persistent and meta.persistent):
         return meta.head
     if capacity > meta.capacity or (capacity < meta.capacity and not promised):
         return max(meta.floor, meta.head - min(capacity, meta.capacity))

@@ -214,16 +214,7 @@ class TableRestore:
         """Turn the restored content into the memory, at the configured capacity."""
         options, meta = self._options, restore.meta
         stored_index = None if self._resident else StoredIndex(store, options.capacity, self._find)
-        ring = await self._slices.run(
-            making_ring(
-                options.capacity,
-                restore,
-                stored_index,
-                max_age_ms=options.max_age_ms,
-                promise=options.promise,
-                persistent=options.persistent,
-            )
-        )
+        ring = await self._slices.run(making_ring(options, restore, stored_index))
         former = self.memory.ring
         self.memory = LaneMemory(
             ring=ring,

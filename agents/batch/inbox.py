@@ -41,8 +41,6 @@ class Inbox:
         if not self._batches:
             return []
         taken = [self._batches.popleft()]
-        if not self._batches:
-            return taken
         seen = {_place(taken[0])}
         count, size = len(taken[0].records), taken[0].bytes
         left: deque[FetchedBatch] = deque()

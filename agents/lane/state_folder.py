@@ -7,11 +7,11 @@ import logging
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from ringfence_kafka import clock
 from ringfence_kafka.wording import first_of
-from tables.rocksdb.errors import StateFolderError
+from tables.rocksdb.errors import StateFolderError, unwritable
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -27,13 +27,6 @@ RECENT_S: Final = 15.0
 PROBE_BYTES: Final = 1 << 20
 IDS_IN_MEMORY_MAX: Final = 2_000_000
 """Maximum number of IDs in rings whose files are in memory; an ID uses about 150 bytes."""
-
-
-class _Failure(NamedTuple):
-    folder: Path
-    text: str
-    cause: str
-    """Cause of the failure. Lanes on the same disk have the same cause."""
 
 
 class FolderUsableError(Exception):
@@ -59,7 +52,7 @@ class StateFolder:
         self._tell_group = tell_group
         self._ids_in_memory = ids_in_memory
         self._now = now
-        self._failing: dict[str, _Failure] = {}
+        self._failing: dict[str, StateFolderError] = {}
         """Failure of each lane that cannot use its folder, by lane."""
         self._since = self._failed_at = 0.0
         """Times of the first and of the latest of these failures."""
@@ -87,17 +80,16 @@ class StateFolder:
         """Return the error text of RocksDB or the operating system for lanes with the same cause."""
         first = self._failing[lanes[0]]
         if len(lanes) == 1:
-            return f"lane {lanes[0]}: {first.text}"
+            return f"lane {lanes[0]}: {first}"
         folders = f"{len(lanes)} folders in {first.folder.parent}"
-        return f"lanes {first_of(lanes, SHOWN_MAX)}: {first.text.replace(str(first.folder), folders, 1)}"
+        return f"lanes {first_of(lanes, SHOWN_MAX)}: {str(first).replace(str(first.folder), folders, 1)}"
 
-    async def failed(self, lane: str, folder: Path, ids: int, error: BaseException) -> bool:
+    async def failed(self, lane: str, ids: int, error: StateFolderError) -> bool:
         """Record that a lane cannot use its folder. Return whether it may keep its files in memory. ``ids``: capacity of its ring."""
         self._failed_at = self._now()
         if not self._failing:
             self._since = self._failed_at
-        cause = error.cause if isinstance(error, StateFolderError) else str(error)
-        self._failing[lane] = _Failure(folder, str(error), cause)
+        self._failing[lane] = error
         self._usable_since = None
         others = await self._others()
         room = self._ids_in_memory() + ids <= IDS_IN_MEMORY_MAX
@@ -154,9 +146,7 @@ class StateFolder:
 def require_usable(folder: Path) -> None:
     """Raise StateFolderError if a temporary file cannot be written into the folder."""
     if fault := _fault(folder):
-        raise StateFolderError(
-            folder, fault, "free space or allow writing, or point app.data_dir to another folder"
-        )
+        raise unwritable(folder, fault)
 
 
 def usable(folder: Path) -> bool:

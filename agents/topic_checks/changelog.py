@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from agents.topic_checks import topics
-from agents.topic_checks.lanes import lane_faults, live
+from agents.topic_checks.lanes import live
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -74,16 +74,6 @@ async def newest_metas(cluster: Cluster, topic: str, partitions: Iterable[int]) 
     spans = await asyncio.gather(*(_span(cluster, place) for place in places))
     metas = await _newest_metas(cluster, dict(zip(places, spans, strict=True)))
     return {partition: meta for (_, partition), meta in metas.items()}
-
-
-async def other_lanes_faults(
-    cluster: Cluster, address: AddressSettings, changelog: str, partitions: int
-) -> list[str]:
-    """Return a problem if other lanes of the address started with another number of lanes. A lane without a meta record must then not open.
-
-    ``partitions``: partition count of the changelog.
-    """
-    return lane_faults(address, live(await newest_metas(cluster, changelog, range(partitions))).values())
 
 
 async def _newest_metas(

@@ -18,6 +18,7 @@ class StateFolderError(PrerequisiteError):
         """Create the error. ``fault``: text of RocksDB or the system."""
         super().__init__(f"{folder} cannot be written: {fault}: {way_out}")
         said = fault.replace(str(folder), "").lower()
+        self.folder = folder
         self.cause = next((item for item in _ENVIRONMENT if item in said), fault)
         """Cause without the path. All lanes on one disk have the same."""
 

@@ -34,13 +34,14 @@ from ringfence_kafka.readers.log_reader import LogReader, Take
 from tables import codec
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Chunk, Origin
-from tables.native_index import empty_index
+from tables.native_index import rebuilding_index
 from tables.restore import ChangelogBounds, Restore
 from tables.ring import Ring, Verdict
 from tables.rocksdb.errors import StaleEpochError
 from tables.table import LaneTable
 from tests.property import examples
 from tests.property.ring_model import ALPHABET, Batch, Live, Model, ages, batches, capacities, promises
+from tests.support.at_once import at_once
 from tests.support.records.served_log import raw
 
 DAY_S = 86_400.0
@@ -70,7 +71,8 @@ def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Batch], data: 
     """The ring gives the verdicts of the last N accepted IDs that are young enough, however messages are batched."""
     promise, now = data.draw(promises(capacity)), 0
     native_index = promise is not None and not age and native.core is not None and data.draw(st.booleans())
-    index = empty_index(0, capacity, aged=False, promised=True) if native_index else None
+    timed = TableOptions(capacity, capacity, promise=promise)
+    index = at_once(rebuilding_index((), 0, 0, timed)) if native_index else None
     ring = Ring(capacity, index=index, max_age_ms=age, promise=promise)
     model = Model(capacity, age, promise=promise)
     for batch in stream:

@@ -3,8 +3,10 @@
 from typing import Any, TypeVar
 
 from ringfence_kafka.concurrency.cooperative import Steps
+from tables.change import TableOptions
 from tables.resize import making_ring
-from tables.ring import Ring
+from tables.restore import Restore
+from tables.ring import Index, Ring
 
 T = TypeVar("T")
 
@@ -17,5 +19,5 @@ def at_once(steps: Steps[T]) -> T:
             return end.value  # type: ignore[no-any-return]
 
 
-def make_ring(*arguments: Any, **options: Any) -> Ring:
-    return at_once(making_ring(*arguments, **options))
+def make_ring(capacity: int, restore: Restore, index: Index | None = None, **options: Any) -> Ring:
+    return at_once(making_ring(TableOptions(capacity, capacity, **options), restore, index))

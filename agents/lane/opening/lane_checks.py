@@ -11,7 +11,8 @@ from agents.lane.opening.identity import LaneIdentity
 from agents.output.topic_batches import Outputs
 from agents.rules.agreement import Agreement
 from agents.rules.lane_rules import rules_fault, rules_of
-from agents.topic_checks.changelog import newest_meta, other_lanes_faults
+from agents.topic_checks.changelog import newest_meta, newest_metas
+from agents.topic_checks.lanes import lane_faults, live
 from agents.topic_checks.topics import count_faults, missing_topics, topic_faults
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ForeignChangelogError
@@ -119,10 +120,8 @@ class LaneChecks:
         """Raise LaneRefusedError if a lane without a meta record is not new: its partitions belonged to other lanes of the address."""
         lane = self._lane
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            faults = await other_lanes_faults(
-                self._cluster, lane.address, lane.changelog, facts.counts[lane.changelog]
-            )
-        if faults:
+            metas = await newest_metas(self._cluster, lane.changelog, range(facts.counts[lane.changelog]))
+        if faults := lane_faults(lane.address, live(metas).values()):
             raise LaneRefusedError("; ".join(faults))
 
     def require_all_inputs(self, facts: TopicFacts, given: Collection[Partition]) -> None:

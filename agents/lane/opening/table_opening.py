@@ -131,9 +131,8 @@ class TableOpening:
                 require_usable(self.table.store.path)
             found = await self._restored(producer, facts)
         except StateFolderError as error:
-            if self.table.store.in_memory or not await folder.failed(
-                self._lane.name, self.table.store.path, self.limits.capacity, error
-            ):
+            name, ids = self._lane.name, self.limits.capacity
+            if self.table.store.in_memory or not await folder.failed(name, ids, error):
                 raise
             self.table.store.keep_in_memory(True)
             return await self._restored(producer, facts)

@@ -2,16 +2,18 @@
 
 import pytest
 
-from tables.native_index import empty_index
+from tables.change import TableOptions
+from tables.native_index import rebuilding_index
 from tables.promise import Coverage, Promise, coverage
 from tables.ring import Ring, Verdict
+from tests.support.at_once import at_once
 
 AGE_MS = 1_000
 
 
 def _ring(size: int, most: int) -> Ring:
     """Return a ring as a worker has it: with the core where there is one."""
-    index = empty_index(0, most, aged=False, promised=True)
+    index = at_once(rebuilding_index((), 0, 0, TableOptions(most, most, promise=Promise(1, 1))))
     return Ring(most, index=index, promise=Promise(size, AGE_MS))
 
 

@@ -7,9 +7,10 @@ import pytest
 from agents.lane import state_folder
 from agents.lane.state_folder import GIVE_UP_S, IDS_IN_MEMORY_MAX, RECENT_S, USABLE_S, StateFolder
 from app.worker.membership.lane_assignment import LaneTopics, deal
+from tables.rocksdb.errors import StateFolderError
 from tables.rocksdb.store import Store
 
-ERROR = OSError("no space left")
+ERROR = StateFolderError(Path("orders-0"), "no space left", "make room")
 
 
 class Worker:
@@ -28,7 +29,7 @@ class Worker:
         return self.others
 
     async def failed(self, ids: int = 10) -> bool:
-        return await self.folder.failed("orders-0", Path("orders-0"), ids, ERROR)
+        return await self.folder.failed("orders-0", ids, ERROR)
 
     async def after(self, seconds: float) -> bool:
         self.now += seconds
@@ -61,7 +62,7 @@ async def test_a_worker_that_is_alone_keeps_its_lanes(monkeypatch: pytest.Monkey
 
     assert await worker.failed(IDS_IN_MEMORY_MAX)
     worker.in_memory = IDS_IN_MEMORY_MAX
-    assert not await worker.folder.failed("orders-1", Path("orders-1"), 1, ERROR)
+    assert not await worker.folder.failed("orders-1", 1, ERROR)
     assert "too large" in worker.folder.fault
     await worker.after(10 * GIVE_UP_S)
     assert worker.told == []

@@ -37,7 +37,7 @@ async def test_one_disk_is_one_problem() -> None:
     for number in range(3):
         path, name = Path(f"/data/w1/orders-{number}"), f"orders-{number}"
         error = StateFolderError(path, f"IO error: {NO_SPACE}: {path}/00000{number}.log", "make room")
-        assert not await folder.failed(name, path, 1, error)
+        assert not await folder.failed(name, 1, error)
         reasons[name] = {"state": "retrying", "reason": str(error), "folder_fault": True}
     status = with_lanes(state="retrying", lag=2, folder_fault=True, reason="StateFolderError: no space")
     status = replace(status, workers=[_worker(state_folder=folder.fault, lanes=reasons)])
@@ -58,7 +58,7 @@ async def test_two_causes_are_named() -> None:
     folder = StateFolder(_no_others, lambda _: None, lambda: 0, lambda: 0.0)
     for number, fault in enumerate([NO_SPACE, "Permission denied", NO_SPACE]):
         path = Path(f"/data/w1/orders-{number}")
-        await folder.failed(f"orders-{number}", path, 1, StateFolderError(path, fault, "help"))
+        await folder.failed(f"orders-{number}", 1, StateFolderError(path, fault, "help"))
 
     assert folder.fault.startswith(
         f"lanes orders-0, orders-2: 2 folders in /data/w1 cannot be written: {NO_SPACE}: help; "
