@@ -80,17 +80,12 @@ class Emitter:
             self._duplicates_home = Partitioner(
                 outputs.partitions[address.duplicates_topic], address.partitioner
             )
-        self._spread = 0
+        self.spread = 0
         """Number of batches. Each topic uses it modulo its partition count."""
-
-    @property
-    def next_spread(self) -> int:
-        """Number of the next batch."""
-        return self._spread + 1
 
     def count_batch(self) -> None:
         """Count a batch that the native core has built."""
-        self._spread += 1
+        self.spread += 1
 
     def emit(
         self, outcome: Outcome, new_builder: NewBuilder, *, sizes_confirmed: bool = True
@@ -137,9 +132,9 @@ class Emitter:
         observe mode duplicates pass too, except repeated sends of a bridge. All records without a group of one batch go to the same
         partition, and those of the next batch to the next partition.
         """
-        self._spread += 1
+        self.spread += 1
         own = self._targets[self._address.name]
-        spread, home, replaced = self._spread % own.count, own.home, self.replaced
+        spread, home, replaced = self.spread % own.count, own.home, self.replaced
         observes = self._address.observes
         batches = new_batches(own.topic)
         accepted = {self._address.name: batches}
@@ -195,7 +190,7 @@ class Emitter:
         record, step = item.record, item.hop
         numbers = part_sequences(unit, sequence)
         ours = (*(step.kept if step else ()), (wire_names.HEADER_SOURCE, item.source))
-        targets, spread, places = self._targets, self._spread, _places(len(unit.groups))
+        targets, spread, places = self._targets, self.spread, _places(len(unit.groups))
         addresses, groups, keys, values, headers_of, *_ = unit
         for address, group, key, value, theirs, place, number in zip(
             addresses, groups, keys, values, headers_of, places, numbers, strict=False
@@ -235,7 +230,7 @@ class Emitter:
                 ours[wire_names.HEADER_VERDICT] = wire_names.VERDICT_CONFLICT
             # An incoming verdict header is from an earlier address of a chain, or from a producer.
             headers = _with(record, ours, without=wire_names.HEADER_VERDICT)
-            partition = self._spread % count if group is None else home[group]
+            partition = self.spread % count if group is None else home[group]
             if size := batches.append(partition, record.timestamp, record.key, record.value, headers):
                 batches.refuse(item, size)
         return batches.finish()

@@ -116,7 +116,7 @@ class NativePath:
         ]
         ring = table.ring
         promise = () if ring.promise is None else ring.promise[:2]
-        spread = self._emitter.next_spread % self._targets
+        spread = (self._emitter.spread + 1) % self._targets
         now = int(time.time() * 1000)
         try:
             found = core.plan(

@@ -95,8 +95,11 @@ class RocksFolder:
                     str(path), options=options(indexed=indexed), access_type=AccessType.read_only()
                 )
             elif in_memory:
-                self._scratch = tempfile.TemporaryDirectory(prefix="ringfence-", dir=_memory_folder())
-                self._db = Rdict(self._scratch.name, options=memory_options(indexed=indexed))
+                memory = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+                self._scratch = tempfile.TemporaryDirectory(prefix="ringfence-", dir=memory)
+                in_private_files = options(indexed=indexed)
+                in_private_files.set_env(Env.mem_env())
+                self._db = Rdict(self._scratch.name, options=in_private_files)
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 _EMPTY.copy_to(path)
@@ -162,11 +165,6 @@ class RocksFolder:
                 self._scratch.cleanup()
 
 
-def _memory_folder() -> str | None:
-    """Return a system folder that is in memory; None = the default folder of temporary files."""
-    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
-
-
 def _make_empty(folder: Path) -> None:
     Rdict(str(folder), options=options(indexed=False)).close()
 
@@ -208,11 +206,4 @@ def options(*, indexed: bool) -> Options:
     found.set_stats_persist_period_sec(0)
     found.set_keep_log_file_num(2)
     found.set_max_total_wal_size(2 * _BUFFER_BYTES)
-    return found
-
-
-def memory_options(*, indexed: bool) -> Options:
-    """Return the options of a store whose files are in a private memory file system."""
-    found = options(indexed=indexed)
-    found.set_env(Env.mem_env())
     return found

@@ -110,7 +110,7 @@ class World:
                 outputs = emitter.emit(outcome, self._builder)
             except TooLargeError as error:
                 refused |= error.reasons
-                emitter._spread -= 1
+                emitter.spread -= 1
                 continue
             change = table.record(
                 outcome.checked, outcome.new_origins, _nexts(batches, outcome), {}, {}, outcome.judged
