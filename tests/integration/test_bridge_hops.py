@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from app.commands.rings import clear, pending_input
+from app.commands.rings import clear
 from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.hop import Hop, Source, encode
@@ -140,7 +140,7 @@ def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:
         assert f"'{text}' is not a hop: write <bridge>/<ID of its source topic>/" in refused(
             "find", f"BRIDGE.{name}", text
         )
-    assert "leave it out" in refused("find", f"BRIDGE.{name}", f"to-paris/{TOPIC_ID}/3/1", "--of", name)
+    assert "without --of" in refused("find", f"BRIDGE.{name}", f"to-paris/{TOPIC_ID}/3/1", "--of", name)
     assert "nothing has come over a bridge" in _verb(config, "show", f"BRIDGE.{name}")
     assert "rings show BRIDGE" not in _verb(config, "show")
     assert _verb(config, "clear", f"BRIDGE.{name}") == f"cleared  {name}-0  0 sources of bridges forgotten\n"
@@ -155,11 +155,11 @@ def test_clear_waits_for_what_is_unread(
     """
     name, config = one_address(tmp_path, bootstrap, "hops-unread", 2)
     settings, bridged, forward = load(config), f"BRIDGE.{name}", wire_names.forward_topic(name, name)
-    monkeypatch.setattr(pending_input, "WAIT_LIMIT_S", 0.5)
+    monkeypatch.setattr(clear, "WAIT_LIMIT_S", 0.5)
 
     def unjudged(topic: str) -> None:
         with pytest.raises(
-            pending_input.UnreadError, match=rf"{bridged} is not cleared: .* {topic}/1 up to 0 of 1; "
+            clear.UnreadError, match=rf"{bridged} is not cleared: .* {topic}/1 up to 0 of 1; "
         ):
             clear.clear(settings, bridged)
 
@@ -172,7 +172,7 @@ def test_clear_waits_for_what_is_unread(
         if topic == forward:
             assert clear.clear(settings, bridged) == 0
     kafka.send(bootstrap, name, [crossed(10, 9)], 0)
-    with pytest.raises(pending_input.UnreadError):
+    with pytest.raises(clear.UnreadError):
         clear.clear(settings, bridged)
     assert clear.clear(settings, bridged, despite_lag=True) == 0
     assert capsys.readouterr().out == 2 * "".join(

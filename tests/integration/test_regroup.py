@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.commands.rings.adopt import _adopt_lane
-from app.commands.rings.clear import _IDS, _clear_lane
+from app.commands.rings.clear import _clear_lane, _Ids
 from app.commands.rings.regroup import regroup
 from app.commands.rings.regroup_plan import RegroupError
 from app.commands.rings.show import OtherLanesError, lane_views
@@ -163,7 +163,7 @@ async def test_verbs_that_looked_before(bootstrap: str, tmp_path: Path) -> None:
         views = await lane_views(settings, address, cluster, to_write=True)
         assert (await asyncio.to_thread(_regroup, config, name, 2))[0] == 0
         with pytest.raises(OtherLanesError, match="its lanes began with lanes = 2"):
-            await _clear_lane(settings, address, views[1], _IDS)
+            await _clear_lane(settings, address, views[1], _Ids(name))
         with pytest.raises(OtherLanesError, match="its lanes began with lanes = 2"):
             await _adopt_lane(settings, address, cluster, views[1], {})
     shown = await asyncio.to_thread(_shown, _config(tmp_path, bootstrap, name, 2), name)
@@ -238,7 +238,7 @@ def test_input_grows_at_the_question(bootstrap: str, tmp_path: Path, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr("app.commands.rings.regroup.confirmed", grown)
         with pytest.raises(RegroupError, match=f"{name} has 6 partitions now"):
-            regroup(load(config), name, 0, yes=False)
+            regroup(load(config), name, 0, dry_run=False, as_json=False, yes=False)
 
     checked = run_verb("topics", "check", "--config", str(config), check=False)
     assert checked.returncode == 0, checked.stdout

@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Self
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Self
 
 from agents.lane import journal
-from agents.output.changelog import batches_of
+from agents.lane.journal import RingEvent
 from agents.topic_checks.topics import missing_journal
 from app.commands.rings.joined_rings import Entry
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import LONG_MAX
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
-from ringfence_kafka.producer.transactional import Builder, NewBuilder, Outgoing, TransactionalProducer
+from ringfence_kafka.producer.transactional import Builder, Outgoing, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from tables.codec import Meta, next_key
 
@@ -32,13 +32,33 @@ async def require_journal(settings: Settings, cluster: Cluster) -> None:
         raise MissingTopicError(missing_journal(settings.app.id))
 
 
+class Change(NamedTuple):
+    """Records for one changelog partition."""
+
+    number: int
+    entries: Sequence[Entry]
+
+
+class Event(NamedTuple):
+    """Journal record of a lane, with the offsets of its meta record."""
+
+    event: RingEvent
+    lane: int
+    before: int
+    after: int
+    """Capacities or counts, see :mod:`agents.lane.journal`."""
+    meta: Meta
+    name: str = ""
+    """Name in place of the address."""
+
+
 class OwnedLane:
     """Lane that this process owns as the only writer within the context, until a worker opens it."""
 
     def __init__(self, settings: Settings, address: AddressSettings, number: int) -> None:
         self._app_id = settings.app.id
         self._address = address.name
-        self._number = number
+        self._changelog = wire_names.changelog_topic(settings.app.id, address.name)
         self._producer = TransactionalProducer(
             settings.kafka,
             wire_names.transactional_id(settings.app.id, address.name, number),
@@ -58,39 +78,34 @@ class OwnedLane:
     async def __aexit__(self, *_: object) -> None:
         await self._producer.discard()
 
-    def journal_record(
-        self, event: journal.RingEvent, name: str, capacities: tuple[int, int], meta: Meta
-    ) -> Outgoing:
-        """Return the event's journal record after the offsets of ``meta``; see :mod:`agents.lane.journal`."""
-        return journal_record(
-            self._producer.builder(), self._app_id, event, name, self._number, capacities, meta
-        )
-
-    def builder(self) -> Builder:
-        """Return an empty record batch of this producer."""
-        return self._producer.builder()
-
     async def write(
-        self, entries: Iterable[tuple[bytes, bytes | None]], journal_records: Sequence[Outgoing] = ()
+        self,
+        changes: Sequence[Change],
+        events: Sequence[Event] = (),
+        *,
+        oldest_ms: int = 0,
+        limit_s: float = WRITE_LIMIT_S,
     ) -> None:
-        """Write changelog records, in order, and journal records in one transaction.
+        """Write changelog and journal records, in order, in one transaction. ``oldest_ms``: see :func:`oldest_taken_ms`.
 
         Raises:
             FencedError: A worker has opened the lane meanwhile.
             TopicError: A topic refuses a record.
             KafkaError, TimeoutError: It is unknown whether the transaction is committed.
         """
-        changelog = wire_names.changelog_topic(self._app_id, self._address)
-        batches = batches_of(changelog, self._number, entries, self._producer.builder)
-        await self.write_batches([*batches, *journal_records])
-
-    async def write_dated(self, entries: Iterable[Entry], oldest_ms: int) -> None:
-        """Write changelog records with their timestamps in one transaction. Raises as :meth:`write` does."""
-        changelog = wire_names.changelog_topic(self._app_id, self._address)
-        await self.write_batches(dated_batches(changelog, self._number, entries, self.builder, oldest_ms))
-
-    async def write_batches(self, batches: Sequence[Outgoing], limit_s: float = WRITE_LIMIT_S) -> None:
-        """Write record batches in one transaction. Raises as :meth:`write` does."""
+        batches: list[Outgoing] = []
+        for lane, entries in changes:
+            builder = self._producer.builder()
+            for key, value, timestamp in entries:
+                at = None if timestamp is None else max(timestamp, oldest_ms)
+                if builder.append(timestamp=at, key=key, value=value, headers=[]) is None:
+                    batches.append(Outgoing(self._changelog, lane, builder))
+                    builder = self._producer.builder()
+                    builder.append(timestamp=at, key=key, value=value, headers=[])
+            batches.append(Outgoing(self._changelog, lane, builder))
+        batches += [
+            journal_record(self._producer.builder(), self._app_id, self._address, event) for event in events
+        ]
         async with asyncio.timeout(limit_s):
             await self._producer.transact(batches, {}, self._app_id)
 
@@ -103,39 +118,13 @@ async def oldest_taken_ms(cluster: Cluster, changelog: str) -> int:
     return max(0, now_ms + _MINUTE_MS - bounds.get(wire_names.TIMESTAMP_BEFORE, LONG_MAX))
 
 
-def dated_batches(
-    topic: str, partition: int, entries: Iterable[Entry], new_builder: NewBuilder, oldest_ms: int = 0
-) -> list[Outgoing]:
-    """Return changelog batches with the time of each acceptance, or ``oldest_ms`` if that is later."""
-    batches, builder = [], new_builder()
-    for key, value, timestamp in entries:
-        record: dict[str, Any] = {
-            "timestamp": None if timestamp is None else max(timestamp, oldest_ms),
-            "key": key,
-            "value": value,
-            "headers": [],
-        }
-        if builder.append(**record) is None:
-            batches.append(Outgoing(topic, partition, builder))
-            builder = new_builder()
-            builder.append(**record)
-    batches.append(Outgoing(topic, partition, builder))
-    return batches
-
-
-def journal_record(
-    builder: Builder,
-    app_id: str,
-    event: journal.RingEvent,
-    address: str,
-    lane: int,
-    capacities: tuple[int, int],
-    meta: Meta,
-) -> Outgoing:
-    """Return a lane's journal record. Offsets of a regrouping are by partition, even without ``lanes``."""
+def journal_record(builder: Builder, app_id: str, address: str, event: Event) -> Outgoing:
+    """Return a journal record. Offsets of a regrouping are by partition, even without ``lanes``."""
+    lane, meta = event.lane, event.meta
     following = meta.next_offsets
-    if event is journal.RingEvent.REGROUPED and not meta.lanes:
+    if event.event is RingEvent.REGROUPED and not meta.lanes:
         following = {next_key(topic, lane, 1): offset for topic, offset in following.items()}
+    capacities, name = (event.before, event.after), event.name or address
     return journal.outgoing(
-        builder, app_id, event, address, lane, capacities, following, meta.topic_ids, meta.lanes
+        builder, app_id, event.event, name, lane, capacities, following, meta.topic_ids, meta.lanes
     )

@@ -1,5 +1,7 @@
 """``ringfence rings``: options, and the function of each command."""
 
+from typing import Any
+
 import click
 
 from app.commands.options import DRY_RUN_OBSTACLES, JSON, YES, addresses_option
@@ -53,11 +55,9 @@ def rings_find(
     from app.commands.rings import find, hop_memory
 
     if (bridged := hop_memory.address_of(settings, address)) is not None:
-        if of is not None:
-            raise click.UsageError("--of applies to duplicate IDs, and a hop names its source: leave it out")
-        if len(identifier) > 1:
+        if of is not None or len(identifier) > 1:
             raise click.UsageError(
-                "a hop is one argument: <bridge>/<ID of its source topic>/<partition>/<offset>"
+                "a hop is one argument, without --of: <bridge>/<ID of its source topic>/<partition>/<offset>"
             )
         return hop_memory.find(settings, bridged, identifier[0], as_json)
     return find.find(settings, address, identifier, as_json, of)
@@ -107,9 +107,7 @@ def rings_adopt(settings: Settings, address: str, yes: bool) -> int:
 @YES
 @JSON
 @addresses_option
-def rings_regroup(
-    settings: Settings, address: str, lanes: int, dry_run: bool, yes: bool, as_json: bool
-) -> int:
+def rings_regroup(settings: Settings, address: str, **options: Any) -> int:
     """Rewrite the rings of ADDRESS for another number of lanes. Run it before workers start with another value of lanes.
 
     A lane gets the IDs of all former lanes whose partitions it owns, and the newest id_cache_size stay; where a lane is divided, each new one gets
@@ -121,4 +119,4 @@ def rings_regroup(
     """
     from app.commands.rings import regroup
 
-    return regroup.regroup(settings, address, lanes, dry_run=dry_run, as_json=as_json, yes=yes)
+    return regroup.regroup(settings, address, **options)

@@ -70,13 +70,10 @@ def _parse_part(text: str) -> bytes:
 def find(
     settings: Settings, address: str, identifier: Sequence[str], as_json: bool, of: str | None = None
 ) -> int:
-    """Print whether an ID is known, and the place of its original.
+    """Print whether an ID is known, and the place of its original; return 0 if it is known, else 1.
 
     ``identifier`` is the whole ID or all its parts, see :func:`parse_id`. ``of`` is the address that the ID
     belongs to; None = ``address``.
-
-    Returns:
-        0 known, 1 not known.
 
     Raises:
         IdFormatError: A text does not have the form of its prefix, or the number of parts is wrong.
@@ -91,8 +88,13 @@ def find(
                 "have parts for it; entries found here are older",
                 err=True,
             )
+
+    async def read() -> list[dict[str, Any]]:
+        async with Cluster(settings.kafka, settings.app.id) as cluster:
+            return entries(owner, encoded_id, await show.snapshots(settings, owner, cluster))
+
     with reading(f"the rings of {owner.name}"):
-        found = asyncio.run(_find(settings, owner, encoded_id))
+        found = asyncio.run(read())
     if as_json:
         click.echo(json.dumps({"known": bool(found), "lanes": found}, indent=2))
         return 0 if found else 1
@@ -101,7 +103,13 @@ def find(
             f"known  lane {item['lane']}  original {item['source']}  timestamp {moment(int(str(item['timestamp'])))}"
         )
     if not found:
-        click.echo(_not_known(owner, " ".join(identifier), of) + ("" if of else part_hint(settings, owner)))
+        what, hint = " ".join(identifier) + (f" of {of}" if of else ""), ""
+        if of is None:
+            if owner.transaction_addresses:
+                options = " or ".join(f"--of {name}" for name in owner.transaction_addresses)
+                hint = f"; IDs of parts for other addresses are separate: {options}"
+            hint += part_hint(settings, owner)
+        click.echo(f"not known  {what} in {owner.name}: never accepted, or overwritten, or cleared{hint}")
     return 0 if found else 1
 
 
@@ -121,29 +129,15 @@ def require_parts(address: AddressSettings, identifier: Sequence[str]) -> None:
             f"{given} parts of an ID, and an ID of {address.name} has {made}; give each part, in this order, or the whole ID as "
             "'ringfence rings show' writes it"
         )
-    if given == count:
-        _require_digests([forms] if isinstance(forms, str) else forms, identifier)
-
-
-def _require_digests(forms: Sequence[str], identifier: Sequence[str]) -> None:
-    for form, text in zip(forms, identifier, strict=True):
-        digest = text.startswith("digest:") if len(forms) == 1 else len(_parse_part(text)) == _DIGEST_BYTES
+    if given != count:
+        return
+    for form, text in zip([forms] if isinstance(forms, str) else forms, identifier, strict=True):
+        digest = text.startswith("digest:") if count == 1 else len(_parse_part(text)) == _DIGEST_BYTES
         if form == "value" and not digest:
             raise IdFormatError(
                 f"{text!r} is not a digest, and an ID of this address has the digest of the value; write "
                 "digest:HEX with the output of 'b2sum -l 256' for the value"
             )
-
-
-def _not_known(address: AddressSettings, identifier: str, of: str | None) -> str:
-    what = identifier if of is None else f"{identifier} of {of}"
-    line = f"not known  {what} in {address.name}: never accepted, or overwritten, or cleared"
-    if of is None and address.transaction_addresses:
-        line += (
-            "; IDs of parts for other addresses are separate: --of "
-            f"{' or --of '.join(address.transaction_addresses)}"
-        )
-    return line
 
 
 def part_hint(settings: Settings, address: AddressSettings) -> str:
@@ -158,12 +152,6 @@ def slots_of(encoded_id: bytes, restore: Restore) -> list[Slot]:
     return [slot for slot in show.live_slots(restore) if stored_ids.without_value(slot.id) == encoded_id]
 
 
-async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes) -> list[dict[str, Any]]:
-    async with Cluster(settings.kafka, settings.app.id) as cluster:
-        restored = await show.snapshots(settings, address, cluster)
-    return entries(address, encoded_id, restored)
-
-
 def entries(
     address: AddressSettings, encoded_id: bytes, restored: Iterable[tuple[Any, Restore]]
 ) -> list[dict[str, Any]]:
@@ -171,6 +159,5 @@ def entries(
     found: list[dict[str, Any]] = []
     for view, restore in restored:
         latest = {slot.id: slot for slot in sorted(slots_of(encoded_id, restore), key=attrgetter("sequence"))}
-        shown = [show.entry(address, slot) for slot in latest.values()]
-        found += [{"lane": view.lane, **asdict(entry)} for entry in shown if entry is not None]
+        found += [{"lane": view.lane, **asdict(show.entry(address, slot))} for slot in latest.values()]
     return found

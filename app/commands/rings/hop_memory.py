@@ -2,42 +2,21 @@
 
 import asyncio
 import json
-from dataclasses import asdict, dataclass
 
 import click
 from rich.table import Table
 
 from app.commands.rings import show as rings
+from app.commands.rings.find import IdFormatError
 from conf.terminal import print_table
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import ConfigurationError, RingfenceError
+from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import hop, wire_names
-from ringfence_kafka.protocol.hop import Hop
 from tables.codec import Route
 from tables.hops import OFFSETS_MAX, Held, HopMemory
 from tables.restore import Restore
-
-
-class HopFormatError(RingfenceError):
-    """The text does not name a hop of a bridge."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """Memory of one lane for one route: from a source partition of a bridge to an input partition."""
-
-    lane: str
-    source: str
-    """``<bridge>/<topic's ID>/<partition>``."""
-    arrived: str
-    """``<topic>/<partition>`` of the input."""
-    floor: int
-    """Offset below which every source offset is known."""
-    above: int
-    """Number of known offsets from the floor on."""
-    highest: int | None
 
 
 def address_of(settings: Settings, name: str) -> AddressSettings | None:
@@ -58,18 +37,29 @@ def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
     """Print the hop memories of an address."""
     name = wire_names.HOP_MEMORY + address.name
     with reading(name):
-        found = [_remembered(address, *item) for item in asyncio.run(_routes(settings, address))]
+        routes = asyncio.run(_routes(settings, address))
+    found = [
+        {
+            "lane": lane,
+            "source": hop.encode_source(route.source).decode(),
+            "arrived": f"{address.input_topic}/{route.arrived}",
+            "floor": held.floor,
+            "above": len(held.above),
+            "highest": held.above[-1] if held.above else None,
+        }
+        for lane, route, held in routes
+    ]
     if as_json:
-        click.echo(json.dumps({"addresses": {name: list(map(asdict, found))}}, indent=2))
+        click.echo(json.dumps({"addresses": {name: found}}, indent=2))
+        return 0
+    if not found:
+        click.echo(f"{name}: nothing has come over a bridge{_unless(address)}")
         return 0
     table = Table("lane", "source", "arrived in", "floor", "above", "highest")
     for item in found:
-        highest = "" if item.highest is None else f"{item.highest}"
-        table.add_row(item.lane, item.source, item.arrived, f"{item.floor}", f"{item.above:,}", highest)
-    if found:
-        print_table(table)
-    else:
-        click.echo(f"{name}: nothing has come over a bridge{_unless(address)}")
+        cells = item | {"above": f"{item['above']:,}"}
+        table.add_row(*("" if cell is None else str(cell) for cell in cells.values()))
+    print_table(table)
     return 0
 
 
@@ -77,27 +67,33 @@ def find(settings: Settings, address: AddressSettings, text: str, as_json: bool)
     """Print whether a hop is known, and why; return 0 if it is known, else 1.
 
     Raises:
-        HopFormatError: The text does not name a hop.
+        IdFormatError: The text does not name a hop.
     """
-    wanted = parse(text)
+    wanted = hop.decode(text.encode(errors="surrogateescape"))
+    if wanted is None:
+        raise IdFormatError(
+            f"{text!r} is not a hop: write <bridge>/<ID of its source topic>/<partition>/<offset>, as "
+            f"`rings show` names the source and {wire_names.HEADER_HOP} has it"
+        )
     name = wire_names.HOP_MEMORY + address.name
     with reading(name):
         routes = asyncio.run(_routes(settings, address))
     found = [
-        (_remembered(address, lane, route, held), wanted.offset < held.floor)
+        {
+            "lane": lane,
+            "arrived": f"{address.input_topic}/{route.arrived}",
+            "floor": held.floor,
+            "below": wanted.offset < held.floor,
+        }
         for lane, route, held in routes
         if route.source == wanted.source and (wanted.offset < held.floor or wanted.offset in held)
     ]
     if as_json:
-        known = [
-            {"lane": item.lane, "arrived": item.arrived, "floor": item.floor, "below": below}
-            for item, below in found
-        ]
-        click.echo(json.dumps({"known": bool(found), "lanes": known}, indent=2))
+        click.echo(json.dumps({"known": bool(found), "lanes": found}, indent=2))
         return 0 if found else 1
-    for remembered, below in found:
-        why = f"below {remembered.floor}, which its bridge has confirmed" if below else "it came"
-        click.echo(f"known  lane {remembered.lane}  where it arrives in {remembered.arrived}: {why}")
+    for item in found:
+        why = f"below {item['floor']}, which its bridge has confirmed" if item["below"] else "it came"
+        click.echo(f"known  lane {item['lane']}  where it arrives in {item['arrived']}: {why}")
     if not found:
         click.echo(
             f"not known  {text} in {name}: it never came{_unless(address)}, or was forgotten among more than "
@@ -115,21 +111,6 @@ def _unless(address: AddressSettings) -> str:
     return f"{kept}, or it was cleared"
 
 
-def parse(text: str) -> Hop:
-    """Parse the text of a hop, as in the header.
-
-    Raises:
-        HopFormatError: The text does not name a hop.
-    """
-    found = hop.decode(text.encode(errors="surrogateescape"))
-    if found is None:
-        raise HopFormatError(
-            f"{text!r} is not a hop: write <bridge>/<ID of its source topic>/<partition>/<offset>, as "
-            f"`rings show` names the source and {wire_names.HEADER_HOP} has it"
-        )
-    return found
-
-
 async def _routes(settings: Settings, address: AddressSettings) -> list[tuple[str, Route, Held]]:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         restored = await rings.snapshots(settings, address, cluster)
@@ -144,14 +125,3 @@ def _memory(address: AddressSettings, restore: Restore) -> HopMemory:
     """Return the memory of a lane with this configuration, empty if the ring is off or in memory only."""
     is_persistent = address.id_cache_size and address.persist_id_cache
     return HopMemory.restored(address.ring_capacity, restore.hops.items() if is_persistent else ())
-
-
-def _remembered(address: AddressSettings, lane: str, route: Route, held: Held) -> Remembered:
-    return Remembered(
-        lane,
-        hop.encode_source(route.source).decode(),
-        f"{address.input_topic}/{route.arrived}",
-        held.floor,
-        len(held.above),
-        held.above[-1] if held.above else None,
-    )

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from agents.rules.lane_rules import limits_of
 from app.commands.rings.regroup_plan import Regrouping
+from ringfence_kafka.config.settings import AddressSettings
 from tables import codec
 from tables.codec import Meta, Origin, Route, next_key
 from tables.hops import OFFSETS_MAX, Held
@@ -107,35 +109,30 @@ def _hops(contents: Iterable[Content], capacity: int) -> Records:
     }
 
 
+class Forwarded(NamedTuple):
+    """Forward topic of an address."""
+
+    topic: str
+    topic_id: str
+    ends: Mapping[int, int]
+    """Ends of its partitions, below which all is judged."""
+
+
 def new_lane(
     regrouping: Regrouping,
     lane: int,
     contents: Mapping[int, Content],
     own: Content,
-    *,
-    capacity: int,
-    promise: Promise | None = None,
-    input_topic: str,
-    forwarded: tuple[str, int] | None,
-    topic_ids: Mapping[str, str],
+    address: AddressSettings,
+    forwarded: Forwarded | None,
 ) -> NewLane:
     """Return the records of a new lane.
 
     Sequences start above those of all its former lanes, which invalidates everything in its changelog
-    partition.
-
-    Args:
-        regrouping: The plan.
-        lane: The new lane.
-        contents: Former lanes whose IDs it gets.
-        own: Present content of its changelog partition.
-        capacity: Size of its ring.
-        promise: Configured promise in time.
-        input_topic: Input of the address.
-        forwarded: Forward topic, and the end of the lane's partition, up to which all is judged; None = no
-            forward topic.
-        topic_ids: Kafka's IDs of present topics, which the records may not have.
+    partition. ``contents``: former lanes whose IDs it gets; ``own``: present content of its changelog partition.
     """
+    capacity, input_topic = address.ring_capacity, address.input_topic
+    promise = limits_of(address).promise
     metas = [content.meta for content in contents.values() if content.meta is not None]
     first = metas[0]
     known = _newest(contents, capacity)
@@ -154,10 +151,9 @@ def new_lane(
         if meta is not None and (offset := meta.next_of(input_topic, partition)) is not None:
             offsets[next_key(input_topic, partition, regrouping.after)] = offset
     ids = {topic: id_ for meta in metas for topic, id_ in meta.topic_ids.items()}
-    if forwarded is not None:
-        topic, end = forwarded
-        offsets[next_key(topic, lane, regrouping.after)] = end
-        ids |= {topic: topic_ids[topic]}
+    if forwarded is not None and lane in forwarded.ends:
+        offsets[next_key(forwarded.topic, lane, regrouping.after)] = forwarded.ends[lane]
+        ids |= {forwarded.topic: forwarded.topic_id}
     ages = [meta.max_age_ms for meta in metas if meta.rules] or [0]
     meta = first._replace(
         capacity=capacity,
@@ -222,6 +218,11 @@ def _slots(known: Sequence[_Known], own: Content, capacity: int, base: int) -> l
 def _changes(present: Records, wanted: Records) -> list[Entry]:
     left = [Entry(key, None) for key in present if key not in wanted]
     return [*left, *(Entry(key, value) for key, value in wanted.items() if present.get(key) != value)]
+
+
+def meta_entry(meta: Meta) -> Entry:
+    """Return the record that ends each transaction."""
+    return Entry(codec.META_KEY, codec.encode_meta(meta))
 
 
 def ended(meta: Meta, lanes: int) -> Meta:

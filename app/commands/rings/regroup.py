@@ -11,7 +11,6 @@ successor of a divided lane gets all its IDs.
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Final
 
 import click
 
@@ -19,9 +18,8 @@ from agents.topic_checks.changelog import newest_metas
 from agents.topic_checks.lanes import is_marked, shown_lanes
 from app.commands.confirmation import confirmed
 from app.commands.rings.changelog_writer import require_journal
-from app.commands.rings.lane_changelogs import LaneChangelogs
-from app.commands.rings.offline_change import carry_out, worker_came
-from app.commands.rings.pending_input import anything, first_unjudged
+from app.commands.rings.joined_rings import Forwarded
+from app.commands.rings.offline_change import OfflineChange, carry_out, running_workers, worker_came
 from app.commands.rings.regroup_plan import (
     RegroupError,
     Regrouping,
@@ -30,41 +28,21 @@ from app.commands.rings.regroup_plan import (
     plan,
     print_plan,
 )
-from app.commands.rings.regroup_steps import Forwarded, Regroup
+from app.commands.rings.regroup_steps import LaneChangelogs, Regroup
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing
-from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.process.step_progress import Steps
-from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
 from tables.codec import Meta
 
-SHOWN_LIMIT_S: Final = 15.0
 
-
-def regroup(
-    settings: Settings,
-    name: str,
-    lanes: int,
-    *,
-    dry_run: bool = False,
-    as_json: bool = False,
-    yes: bool = True,
-) -> int:
+def regroup(settings: Settings, name: str, lanes: int, *, dry_run: bool, as_json: bool, yes: bool) -> int:
     """Change the number of lanes of an address. It can be repeated after any interruption.
 
-    Args:
-        settings: Configuration.
-        name: Address.
-        lanes: New number of lanes; 0 = one lane for each partition of the input.
-        dry_run: Change nothing; print the plan and its obstacles.
-        as_json: Print a document at the end.
-        yes: Do not ask.
-
-    Returns:
-        The exit code: 0; of a dry run 1 if there is an obstacle.
+    ``lanes``: new number; 0 = one lane for each partition of the input. A dry run prints the plan and its
+    obstacles, and returns 1 if there are some.
 
     Raises:
         RegroupError: It is not possible; or workers run, or forwarded records are not judged yet.
@@ -74,10 +52,9 @@ def regroup(
     address = settings.configured(name)
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
 
-    async def run(progress: Steps) -> tuple[Regrouping, list[str], dict[int, int]]:
-        async with Cluster(settings.kafka, settings.app.id) as cluster:
-            verb = _Verb(settings, address, cluster, say, progress)
-            return await verb.regroup(lanes, dry_run=dry_run, yes=yes)
+    async def run(cluster: Cluster, progress: Steps) -> tuple[Regrouping, list[str], dict[int, int]]:
+        verb = _Verb(settings, address, cluster, progress, say)
+        return await verb.regroup(lanes, dry_run=dry_run, yes=yes)
 
     regrouping, obstacles, sizes = carry_out(settings, run, RegroupError)
     if as_json:
@@ -85,24 +62,8 @@ def regroup(
     return int(bool(obstacles))
 
 
-class _Verb:
+class _Verb(OfflineChange):
     """Regrouping of one address, with its output."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        address: AddressSettings,
-        cluster: Cluster,
-        say: Callable[[str], object],
-        progress: Steps,
-    ) -> None:
-        self._settings = settings
-        self._address = address
-        self._cluster = cluster
-        self._say = say
-        self._progress = progress
-        self._changelog = wire_names.changelog_topic(settings.app.id, address.name)
-        self._forward = wire_names.forward_topic(settings.app.id, address.name)
 
     async def regroup(
         self, lanes: int, *, dry_run: bool, yes: bool
@@ -112,7 +73,7 @@ class _Verb:
         self._progress.start_step(f"looking at the lanes of {name}")
         counts = await self._counts()
         metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
-        regrouping = plan(self._address, counts[self._address.input_topic], metas, lanes)
+        regrouping = plan(self._address, counts[self._input], metas, lanes)
         running, left = ("", "") if regrouping.done else await self._find_activity(regrouping, metas)
         obstacles = [text for text in (running, left) if text]
         self._progress.end()
@@ -143,9 +104,9 @@ class _Verb:
         return regrouping, [], sizes
 
     async def _counts(self) -> dict[str, int]:
-        source = self._address.input_topic
-        counts = await self._cluster.topics.partition_counts([source, self._changelog, self._forward])
-        for role, topic in (("input topic", source), ("changelog", self._changelog)):
+        topics = [self._input, self._changelog, self._forward]
+        counts = await self._cluster.topics.partition_counts(topics)
+        for role, topic in (("input topic", self._input), ("changelog", self._changelog)):
             if topic not in counts:
                 raise MissingTopicError(missing(role, self._address.name, topic))
         await require_journal(self._settings, self._cluster)
@@ -153,14 +114,8 @@ class _Verb:
 
     async def _find_activity(self, regrouping: Regrouping, metas: dict[int, Meta]) -> tuple[str, str]:
         """Return that workers run, and which forwarded records are not judged; empty = no obstacle."""
-        await self._cluster.groups.await_coordinator()
-        running = ""
-        if (state := await self._cluster.groups.state()) not in NO_MEMBERS:
-            running = (
-                f"workers of {self._settings.app.id} run (its group is {state}), and a ring changes for all "
-                "workers at once: stop all of them by SIGTERM; a worker that was killed counts until its "
-                "session ends"
-            )
+        advice = ", and a ring changes for all workers at once: stop all of them by SIGTERM"
+        running = await running_workers(self._settings, self._cluster, advice)
         left = await self._forwarded_left(regrouping, metas)
         if left:
             left += (
@@ -176,12 +131,8 @@ class _Verb:
             return ""
         count = (await self._cluster.topics.partition_counts([self._forward])).get(self._forward, 0)
         for lane in range(min(regrouping.former.lanes, count)):
-            begin = await first_unjudged(self._cluster, self._forward, lane, metas.get(lane))
-            end = await self._cluster.offsets.high_watermark(self._forward, lane)
-            if begin < end and await anything(self._settings, self._forward, lane, begin, end):
-                return (
-                    f"lane {regrouping.name(lane)} has judged {self._forward}/{lane} up to {begin} of {end}"
-                )
+            if left := await self._unjudged(self._forward, lane, metas.get(lane)):
+                return left
         return ""
 
     async def _carry_out(self, regrouping: Regrouping, counts: dict[str, int]) -> dict[int, int]:
@@ -191,10 +142,9 @@ class _Verb:
         # From here on nothing changes. Records that came before the marks would wait forever, so check again.
         metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
         running, left = await self._find_activity(regrouping, metas)
-        source = self._address.input_topic
-        if (now := (await self._counts())[source]) != regrouping.partitions:
+        if (now := (await self._counts())[self._input]) != regrouping.partitions:
             left = (
-                f"{source} has {counted(now, 'partition')} now, and the plan was for {regrouping.partitions}: run "
+                f"{self._input} has {counted(now, 'partition')} now, and the plan was for {regrouping.partitions}: run "
                 "this again"
             )
         if left:
@@ -214,12 +164,6 @@ class _Verb:
         await self._give(self._changelog, counts, lanes)
         if regrouping.after != 1 and self._forward in counts:
             await self._give(self._forward, counts, lanes)
-
-    async def _give(self, topic: str, counts: dict[str, int], wanted: int) -> None:
-        if counts[topic] < wanted:
-            await self._cluster.topics.add_partitions(topic, wanted, SHOWN_LIMIT_S)
-            self._say(f"{topic}  {counted(counts[topic], 'partition')}, now {wanted}")
-            counts[topic] = wanted
 
     async def _forwarded(self, regrouping: Regrouping, counts: dict[str, int]) -> Forwarded | None:
         if self._forward not in counts:

@@ -65,11 +65,7 @@ class Regrouping:
 def plan(address: AddressSettings, partitions: int, metas: Mapping[int, Meta], lanes: int) -> Regrouping:
     """Return the regrouping of an address to ``lanes`` lanes; 0 = one lane for each partition.
 
-    Args:
-        address: Address.
-        partitions: Number of its input partitions.
-        metas: Changelog partition → its last meta record.
-        lanes: New number of lanes.
+    ``metas``: changelog partition → its last meta record.
 
     Raises:
         RegroupError: It is not possible, or something else must be done first.
@@ -115,25 +111,17 @@ def _require_alike(address: AddressSettings, metas: Mapping[int, Meta]) -> None:
             f"lanes of {address.name} have different rules, so their IDs cannot be compared: run 'ringfence "
             f"rings adopt {address.name}', then this again"
         )
-    for what, records in (
-        ("topic IDs", [meta.topic_ids for meta in metas.values()]),
-        (
-            "partition counts",
-            [_without(meta.partition_counts, address.input_topic) for meta in metas.values()],
-        ),
-    ):
-        joined: dict[str, Any] = {}
-        for record in records:
-            joined = {**record, **joined}
-            if any(joined[topic] != value for topic, value in record.items()):
+    recorded: dict[tuple[str, str], Any] = {}
+    for meta in metas.values():
+        facts = {("topic IDs", topic): id_ for topic, id_ in meta.topic_ids.items()}
+        facts |= {("partition counts", topic): str(count) for topic, count in meta.partition_counts.items()}
+        facts.pop(("partition counts", address.input_topic), None)
+        for (what, topic), fact in facts.items():
+            if recorded.setdefault((what, topic), fact) != fact:
                 raise RegroupError(
                     f"lanes of {address.name} have recorded different {what}: a topic was created again, and not all lanes have opened "
                     "since. Let workers open all lanes, stop them, and run this again"
                 )
-
-
-def _without(record: Mapping[str, int], topic: str) -> dict[str, int]:
-    return {name: count for name, count in record.items() if name != topic}
 
 
 def marked(meta: Meta, lane: int, before: int) -> Meta:

@@ -1,4 +1,4 @@
-"""Steps of a regrouping, over any changelogs.
+"""Steps of a regrouping, and the changelogs that they read and write.
 
 After an interruption at any point, a new run reaches the same result.
 
@@ -9,70 +9,83 @@ After an interruption at any point, a new run reaches the same result.
    lanes to the new ones.
 """
 
+import asyncio
+import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from agents.lane.journal import RingEvent
-from agents.rules.lane_rules import limits_of
 from agents.topic_checks.lanes import is_marked, lanes_before, live, shown_lanes
-from app.commands.rings.joined_rings import Content, Entry, NewLane, ended, new_lane
+from app.commands.rings.changelog_writer import Change, Event, OwnedLane, oldest_taken_ms
+from app.commands.rings.joined_rings import Content, Forwarded, NewLane, ended, meta_entry, new_lane
+from app.commands.rings.offline_change import worker_came
 from app.commands.rings.regroup_plan import RegroupError, Regrouping, marked, unmarked
-from ringfence_kafka.config.settings import AddressSettings
+from app.commands.rings.show import PARALLEL, LaneView
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.process.step_progress import Progress
+from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
-from tables import codec
 from tables.codec import Meta
 
 RECORDS_A_TRANSACTION: Final = 100_000
 """Maximum number of records in one transaction of step 2."""
+WRITE_LIMIT_S: Final = 55.0
+"""Time limit of the transaction with all rings; brokers abort a transaction after a minute."""
 
 
-class Change(NamedTuple):
-    """Records for one changelog partition."""
+class LaneChangelogs:
+    """Changelog of an address on a cluster."""
 
-    number: int
-    entries: Sequence[Entry]
-
-
-class Event(NamedTuple):
-    """Journal record of a new lane."""
-
-    event: RingEvent
-    lane: int
-    before: int
-    after: int
-    meta: Meta
-
-
-class Changelogs(Protocol):
-    """Changelog partitions of one address."""
+    def __init__(self, settings: Settings, address: AddressSettings, cluster: Cluster) -> None:
+        self._settings = settings
+        self._address = address
+        self._cluster = cluster
+        self._topic = wire_names.changelog_topic(settings.app.id, address.name)
+        self._views: dict[int, LaneView] = {}
+        self._writer: OwnedLane | None = None
 
     async def fence(self, lanes: Sequence[int]) -> None:
-        """End open transactions of these lanes' former owners."""
+        """End open transactions of these lanes' former owners, for which a read would wait."""
+        limit = asyncio.Semaphore(PARALLEL)
+
+        async def fence_one(lane: int) -> None:
+            async with limit, OwnedLane(self._settings, self._address, lane):
+                pass
+
+        await asyncio.gather(*map(fence_one, lanes))
 
     async def content(self, number: int) -> Content:
-        """Return the present content of a partition."""
+        """Return the present content of a partition. It reads only records since the last call."""
+        view = self._views.get(number)
+        if view is None:
+            view = self._views[number] = LaneView(
+                self._settings, self._address, self._cluster, number, dated=True
+            )
+        restore = await view.read_on()
+        return Content(restore.meta, restore.occupants, view.accepted_at, restore.hops)
 
     async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
-        """Fence the owner of a lane, and write its meta record if the present one is ``former``."""
+        """Write a meta record as the lane itself; RegroupError if the present one is not ``former``."""
+        async with OwnedLane(self._settings, self._address, number) as owned:
+            if (await self.content(number)).meta != former:
+                raise worker_came(self._settings, RegroupError)
+            await owned.write([Change(number, [meta_entry(meta)])])
 
-    def writing(self) -> AbstractAsyncContextManager[None]:
-        """Own the rings within the context. If another process takes over, :meth:`write` raises."""
+    @contextlib.asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Own lane 0 within the context. A worker that opens it, or another regrouping, fences this one."""
+        async with OwnedLane(self._settings, self._address, 0) as self._writer:
+            yield
 
     async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
-        """Write everything in one transaction."""
-
-
-class Forwarded(NamedTuple):
-    """Forward topic of an address."""
-
-    topic: str
-    topic_id: str
-    ends: Mapping[int, int]
-    """Ends of its partitions, below which all is judged."""
+        """Write all in one transaction; FencedError if lane 0 changed its owner since :meth:`writing` began."""
+        owned = self._writer
+        assert owned is not None  # noqa: S101 - a regrouping reads and writes inside of writing()
+        oldest_ms = await oldest_taken_ms(self._cluster, self._topic)
+        await owned.write(changes, events, oldest_ms=oldest_ms, limit_s=WRITE_LIMIT_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +95,7 @@ class Regroup:
     address: AddressSettings
     app_id: str
     regrouping: Regrouping
-    changelogs: Changelogs
+    changelogs: LaneChangelogs
     progress: Progress
 
     async def mark(self) -> None:
@@ -125,14 +138,9 @@ class Regroup:
                 await self.changelogs.rewrite(lane, unmarked(meta), meta)
 
     async def write(self, partitions: int, forwarded: Forwarded | None) -> dict[int, int]:
-        """Write the new rings. All lanes must be marked, and all forwarded records judged.
+        """Write the new rings in as many changelog partitions; return the number of IDs by lane.
 
-        Args:
-            partitions: Number of changelog partitions.
-            forwarded: Forward topic, if it exists.
-
-        Returns:
-            Lane → number of IDs in its ring.
+        All lanes must be marked, and all forwarded records judged.
 
         Raises:
             RegroupError: Another regrouping has ended meanwhile.
@@ -154,14 +162,15 @@ class Regroup:
         events: list[Event] = []
         for lane in range(lanes):
             own = contents[lane] if lane < former else await self.changelogs.content(lane)
-            ring = self._ring(lane, contents, own, forwarded)
+            sources = {source: contents[source] for source in plan.sources(lane)}
+            ring = new_lane(plan, lane, sources, own, self.address, forwarded)
             entries = ring.entries
             if lane >= former:
                 for begin in range(0, len(entries), RECORDS_A_TRANSACTION):
                     some = entries[begin : begin + RECORDS_A_TRANSACTION]
                     await self.changelogs.write([Change(lane, some)])
                 entries = []
-            changes.append(Change(lane, [*entries, _meta_entry(ring.meta)]))
+            changes.append(Change(lane, [*entries, meta_entry(ring.meta)]))
             events += self._events(lane, ring)
             sizes[lane] = ring.ids
             done += 1
@@ -169,25 +178,9 @@ class Regroup:
             content = contents[number] if number < former else await self.changelogs.content(number)
             meta = content.meta
             if meta is not None and (is_marked(meta) or not lanes_before(meta)):
-                changes.append(Change(number, [_meta_entry(ended(meta, plan.after))]))
+                changes.append(Change(number, [meta_entry(ended(meta, plan.after))]))
         await self.changelogs.write(changes, events)
         return sizes
-
-    def _ring(
-        self, lane: int, contents: Mapping[int, Content], own: Content, forwarded: Forwarded | None
-    ) -> NewLane:
-        ends = None if forwarded is None else forwarded.ends.get(lane)
-        return new_lane(
-            self.regrouping,
-            lane,
-            {source: contents[source] for source in self.regrouping.sources(lane)},
-            own,
-            capacity=self.address.ring_capacity,
-            promise=limits_of(self.address).promise,
-            input_topic=self.address.input_topic,
-            forwarded=None if forwarded is None or ends is None else (forwarded.topic, ends),
-            topic_ids={} if forwarded is None else {forwarded.topic: forwarded.topic_id},
-        )
 
     def _events(self, lane: int, ring: NewLane) -> list[Event]:
         plan = self.regrouping
@@ -196,7 +189,3 @@ class Regroup:
             sizes = ring.capacity_before, ring.meta.capacity
             events.append(Event(RingEvent.RESIZED, lane, *sizes, ring.meta))
         return events
-
-
-def _meta_entry(meta: Meta) -> Entry:
-    return Entry(codec.META_KEY, codec.encode_meta(meta))

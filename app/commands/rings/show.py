@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from aiokafka.errors import TopicAuthorizationFailedError
 from rich.table import Table
@@ -81,10 +81,16 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
         MissingTopicError: A changelog does not exist.
     """
     chosen = settings.addresses if address is None else (settings.configured(address),)
-    with reading(
-        f"the rings of {counted(len(chosen), 'address', 'addresses') if address is None else address}"
-    ):
-        reports = asyncio.run(read_rings(settings, chosen))
+
+    async def read() -> dict[str, list[RingReport]]:
+        async with Cluster(settings.kafka, settings.app.id) as cluster:
+            return {
+                item.name: [_report(item, *lane) for lane in await snapshots(settings, item, cluster)]
+                for item in chosen
+            }
+
+    with reading(f"the rings of {address or counted(len(chosen), 'address', 'addresses')}"):
+        reports = asyncio.run(read())
     if as_json:
         document = {name: [asdict(lane) for lane in lanes] for name, lanes in reports.items()}
         print(json.dumps({"addresses": document}, indent=2))
@@ -97,25 +103,15 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
     return 0
 
 
-async def read_rings(
-    settings: Settings, addresses: tuple[AddressSettings, ...]
-) -> dict[str, list[RingReport]]:
-    """Read the rings of these addresses."""
-    reports = {}
-    async with Cluster(settings.kafka, settings.app.id) as cluster:
-        for address in addresses:
-            restored = await snapshots(settings, address, cluster)
-            reports[address.name] = [_report(address, *snapshot) for snapshot in restored]
-    return reports
-
-
-async def snapshots(settings: Settings, address: AddressSettings, cluster: Cluster) -> list["Snapshot"]:
-    """Return the present content of the changelog by lane. Raises as :func:`lane_views` does."""
+async def snapshots(
+    settings: Settings, address: AddressSettings, cluster: Cluster
+) -> list[tuple["LaneView", Restore]]:
+    """Return the present content of the changelog of each lane. Raises as :func:`lane_views` does."""
     limit = asyncio.Semaphore(PARALLEL)
 
-    async def read_one(view: LaneView) -> Snapshot:
+    async def read_one(view: LaneView) -> tuple[LaneView, Restore]:
         async with limit:
-            return Snapshot(view, await view.read_on())
+            return view, await view.read_on()
 
     return list(await asyncio.gather(*map(read_one, await lane_views(settings, address, cluster))))
 
@@ -181,16 +177,7 @@ class LaneView:
         *,
         dated: bool = False,
     ) -> None:
-        """Create a view that has read nothing yet.
-
-        Args:
-            settings: Configuration.
-            address: Address.
-            cluster: Cluster.
-            number: Number of the lane, and of its changelog partition.
-            partitions: Input partitions of the lane.
-            dated: Whether to keep the timestamps of ring records.
-        """
+        """Create a view that has read nothing yet. ``dated``: keep the timestamps of ring records."""
         self.number = number
         self.partitions = partitions
         self.lane = wire_names.lane_name(address.name, number)
@@ -230,21 +217,13 @@ class LaneView:
     def _note_timestamps(self, records: Sequence[Any]) -> None:
         for record in records:
             if record.key[:1] == codec.KIND_RING and record.value is not None:
-                sequence = codec.sequence_of(record.value)
-                if sequence >= self._timestamps.get(record.key, (-1, 0))[0]:
-                    self._timestamps[record.key] = sequence, record.timestamp
+                written = codec.sequence_of(record.value), record.timestamp
+                self._timestamps[record.key] = max(written, self._timestamps.get(record.key, written))
 
     @property
     def accepted_at(self) -> dict[bytes, int]:
         """Key of each ring record read → its timestamp, in milliseconds since the epoch."""
         return {key: timestamp for key, (_, timestamp) in self._timestamps.items()}
-
-
-class Snapshot(NamedTuple):
-    """Content of a lane's changelog at one moment."""
-
-    view: LaneView
-    content: Restore
 
 
 def live_slots(restore: Restore) -> list[Slot]:
@@ -262,8 +241,8 @@ def _report(address: AddressSettings, view: LaneView, restore: Restore) -> RingR
         return RingReport(number, partitions, 0, address.ring_capacity, None, None, None, 0)
     slots = live_slots(restore)
     by_sequence = attrgetter("sequence")
-    oldest = entry(address, min(slots, key=by_sequence, default=None))
-    newest = entry(address, max(slots, key=by_sequence, default=None))
+    oldest = entry(address, min(slots, key=by_sequence)) if slots else None
+    newest = entry(address, max(slots, key=by_sequence)) if slots else None
     # A forwarded message keeps its older timestamp.
     covered = max(0, newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
     meta, bridged, promise = restore.meta, len(restore.hops), None
@@ -275,10 +254,8 @@ def _report(address: AddressSettings, view: LaneView, restore: Restore) -> RingR
     )
 
 
-def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
+def entry(address: AddressSettings, slot: Slot) -> Entry:
     """Return a slot for output."""
-    if slot is None:
-        return None
     source = wire_names.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)
     of, _ = stored_ids.of_address(slot.id)
     forms = address.duplicate_id_from

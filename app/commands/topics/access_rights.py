@@ -26,25 +26,19 @@ Granted = frozenset[str] | None
 async def missing(settings: Settings) -> Findings:
     """Return a problem for each topic or group; empty if the cluster does not answer or has no ACLs."""
     of_topics, of_group = await asyncio.gather(
-        missing_on_topics(settings), asyncio.to_thread(_missing_on_group, settings)
+        asyncio.to_thread(missing_on_topics, settings), asyncio.to_thread(_missing_on_group, settings)
     )
     of_topics.merge(Findings(shared=of_group))
     return of_topics
 
 
-async def missing_on_topics(settings: Settings) -> Findings:
+def missing_on_topics(settings: Settings) -> Findings:
     """Check only topics, since a question about a group makes a new cluster create its offsets topic."""
-    return await asyncio.to_thread(_missing_on_topics, settings)
-
-
-def _missing_on_topics(settings: Settings) -> Findings:
-    needed = list(
-        dict.fromkeys(
-            topic for address in settings.addresses for topic in address.topics(settings.app.id).values()
-        )
+    needed = dict.fromkeys(
+        topic for address in settings.addresses for topic in address.topics(settings.app.id).values()
     )
     admin = AdminClient(confluent_options(settings.kafka))  # kept: without it no answer comes
-    described = admin.describe_topics(TopicCollection(needed), **_OPTIONS)
+    described = admin.describe_topics(TopicCollection(list(needed)), **_OPTIONS)
     granted = {topic: _granted(future) for topic, future in described.items()}
     return Findings(
         by_address={address.name: _of_address(settings, address, granted) for address in settings.addresses}
@@ -59,17 +53,14 @@ def _missing_on_group(settings: Settings) -> list[str]:
 
 
 def _of_address(settings: Settings, address: AddressSettings, granted: Mapping[str, Granted]) -> list[str]:
-    own = [
-        fault
-        for role, topic in address.topics(settings.app.id).items()
-        for fault in _faults("topic", topic, rights_on(role), granted[topic])
-    ]
+    def faults(role: str, topic: str) -> list[str]:
+        return _faults("topic", topic, rights_on(role), granted[topic])
+
+    own = [fault for role, topic in address.topics(settings.app.id).items() for fault in faults(role, topic)]
     return own + [
         of_target(address, target, fault)
         for target in settings.transaction_targets(address)
-        for fault in _faults(
-            "topic", target.accepted_topic, rights_on("accepted topic"), granted[target.accepted_topic]
-        )
+        for fault in faults("accepted topic", target.accepted_topic)
     ]
 
 

@@ -1,5 +1,7 @@
 """``ringfence topics``: options, and the function of each command."""
 
+from typing import Any
+
 import click
 
 from app.commands.options import DRY_RUN_OBSTACLES, JSON, YES, addresses_option
@@ -56,15 +58,7 @@ def topics_check(settings: Settings, as_json: bool) -> int:
 @YES
 @JSON
 @addresses_option
-def topics_grow(
-    settings: Settings,
-    address: str,
-    partitions: int,
-    despite_backlog: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> int:
+def topics_grow(settings: Settings, address: str, **options: Any) -> int:
     """Give the input of ADDRESS more partitions, and copy IDs to its new lanes.
 
     Stop producers and bridges, let workers reach a lag of 0, and stop them. A second run continues where the first ended.
@@ -76,12 +70,4 @@ def topics_grow(
     """
     from app.commands.topics import grow as grow_module
 
-    return grow_module.grow(
-        settings,
-        address,
-        partitions,
-        despite_backlog=despite_backlog,
-        dry_run=dry_run,
-        as_json=as_json,
-        yes=yes,
-    )
+    return grow_module.grow(settings, address, **options)

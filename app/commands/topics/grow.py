@@ -12,7 +12,7 @@ step.
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import click
@@ -21,35 +21,32 @@ from agents.lane.journal import RingEvent
 from agents.topic_checks.changelog import newest_meta, newest_metas
 from agents.topic_checks.lanes import lane_faults, live
 from app.commands.confirmation import confirmed
-from app.commands.rings.changelog_writer import OwnedLane, oldest_taken_ms, require_journal
-from app.commands.rings.joined_rings import Entry
-from app.commands.rings.offline_change import carry_out, worker_came
-from app.commands.rings.pending_input import anything, first_unjudged
+from app.commands.rings.changelog_writer import Change, Event, OwnedLane, oldest_taken_ms, require_journal
+from app.commands.rings.joined_rings import Entry, meta_entry
+from app.commands.rings.offline_change import OfflineChange, carry_out, running_workers, worker_came
 from app.commands.rings.show import LaneView
 from app.commands.topics.growth_plan import (
+    ORDER,
     Growth,
     GrowthError,
     Work,
     document,
     named_successors,
+    needs_stop,
     plan,
+    plan_input,
     print_plan,
 )
-from app.commands.topics.input_growth import ORDER, needs_stop, plan_input
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing
 from ringfence_kafka.config.chains import upstream
-from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.process.step_progress import Steps
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
-from tables import codec
 from tables.codec import Meta
-from tables.restore import Restore
 
-SHOWN_LIMIT_S: Final = 15.0
 RECORDS_A_TRANSACTION: Final = 100_000
 """Maximum number of a successor's records in one transaction. Only the last, with its meta record, counts."""
 
@@ -59,25 +56,15 @@ def grow(
     name: str,
     partitions: int,
     *,
-    despite_backlog: bool = False,
-    dry_run: bool = False,
-    as_json: bool = False,
-    yes: bool = True,
+    despite_backlog: bool,
+    dry_run: bool,
+    as_json: bool,
+    yes: bool,
 ) -> int:
     """Add partitions to the input of an address. It can be repeated after any interruption.
 
-    Args:
-        settings: Configuration.
-        name: Address.
-        partitions: New count, a multiple of the count at the start of its lanes.
-        despite_backlog: Grow even if messages are not judged. Messages of a group that moves may come after
-            later ones.
-        dry_run: Change nothing; print the plan and its obstacles.
-        as_json: Print a document at the end.
-        yes: Do not ask.
-
-    Returns:
-        The exit code: 0; of a dry run 1 if there is an obstacle.
+    ``partitions``: new number, a multiple of the number at the start of its lanes. A dry run prints the plan
+    and its obstacles, and returns 1 if there are some.
 
     Raises:
         GrowthError: The count is not possible; or workers run, or messages are not judged yet.
@@ -93,10 +80,9 @@ def grow(
         )
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
 
-    async def run(progress: Steps) -> tuple[Work, list[str]]:
-        async with Cluster(settings.kafka, settings.app.id) as cluster:
-            growing = _Growing(settings, address, cluster, say, progress)
-            return await growing.grow(partitions, despite_backlog=despite_backlog, dry_run=dry_run, yes=yes)
+    async def run(cluster: Cluster, progress: Steps) -> tuple[Work, list[str]]:
+        growing = _Growing(settings, address, cluster, progress, say)
+        return await growing.grow(partitions, despite_backlog=despite_backlog, dry_run=dry_run, yes=yes)
 
     work, obstacles = carry_out(settings, run, GrowthError)
     if as_json:
@@ -104,26 +90,8 @@ def grow(
     return int(bool(obstacles))
 
 
-class _Growing:
+class _Growing(OfflineChange):
     """Growth of one address."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        address: AddressSettings,
-        cluster: Cluster,
-        say: Callable[[str], object],
-        progress: Steps,
-    ) -> None:
-        self._settings = settings
-        self._address = address
-        self._cluster = cluster
-        self._say = say
-        self._progress = progress
-        self._input = address.input_topic
-        self._changelog = wire_names.changelog_topic(settings.app.id, address.name)
-        self._forward = wire_names.forward_topic(settings.app.id, address.name)
-        self._fixed = address.lanes > 0
 
     async def grow(
         self, wanted: int, *, despite_backlog: bool, dry_run: bool, yes: bool
@@ -150,15 +118,16 @@ class _Growing:
             return work, obstacles
         if obstacles:
             raise GrowthError("\n".join(obstacles))
-        also = "" if self._fixed else ", and copy IDs to its new lanes"
+        first = also = ""
+        if not self._address.lanes:
+            also, first = ", and copy IDs to its new lanes", "start workers and bridges, then producers; "
         confirmed(f"{question}{also}? Kafka cannot remove partitions again", yes=yes)
-        if self._fixed:
+        if self._address.lanes:
             await self._give(self._input, dict(work.counts), wanted)
             self._say(f"workers may run: {ORDER}")
         else:
             await self._carry_out(work)
             self._progress.end()
-        first = "" if self._fixed else "start workers and bridges, then producers; "
         self._say(
             f"{first}a producer that runs learns of it within its metadata.max.age.ms. Write partitions = {wanted} for "
             f"{self._address.name} into the configuration"
@@ -167,7 +136,7 @@ class _Growing:
 
     async def _work(self, wanted: int) -> Work:
         topics = {"changelog": self._changelog, "forward topic": self._forward, "input topic": self._input}
-        if self._fixed:
+        if self._address.lanes:
             del topics["forward topic"]
         counts = await self._cluster.topics.partition_counts([*topics.values()])
         for role, topic in topics.items():
@@ -178,44 +147,34 @@ class _Growing:
         metas = live(found)
         if faults := lane_faults(self._address, metas.values()):
             raise GrowthError("\n".join(faults))
-        if self._fixed:
+        if self._address.lanes:
             growth = plan_input(self._address, counts[self._input], metas, wanted)
             return Work(growth, {self._input: counts[self._input]}, metas, [])
         growth = plan(self._address, counts[self._input], metas, wanted)
         left = [lane for lane, meta in metas.items() if meta.partition_counts.get(self._input) != wanted]
         return Work(growth, {topic: counts[topic] for topic in topics.values()}, metas, left)
 
-    async def _newest_meta(self, lane: int) -> Meta | None:
-        return await newest_meta(self._cluster, self._changelog, lane)
-
     async def _obstacles(self, work: Work, *, despite_backlog: bool) -> AsyncIterator[str]:
-        if self._fixed and not needs_stop(self._address, work.growth, work.metas):
+        if self._address.lanes and not needs_stop(self._address, work.growth, work.metas):
             return
-        await self._cluster.groups.await_coordinator()
-        if (state := await self._cluster.groups.state()) not in NO_MEMBERS:
-            yield (
-                f"workers of {self._settings.app.id} run (its group is {state}): stop all of them by SIGTERM, when producers have stopped and "
-                "everything is judged; a worker that was killed counts until its session ends"
-            )
-        if not despite_backlog and not self._fixed:
-            left = [text async for text in self._unjudged(work)]
-            if left:
-                more = f", and {len(left) - 1} more lanes have something left" if len(left) > 1 else ""
-                yield (
-                    f"lane {left[0]}{more}: waiting messages of a group that moves would come after later "
-                    "ones. Stop producers, let workers reach a lag of 0, stop them, and run this again; or "
-                    "accept it with --despite-backlog"
-                )
-
-    async def _unjudged(self, work: Work) -> AsyncIterator[str]:
+        advice = ": stop all of them by SIGTERM, when producers have stopped and everything is judged"
+        if running := await running_workers(self._settings, self._cluster, advice):
+            yield running
+        if despite_backlog or self._address.lanes:
+            return
+        left = []
         for lane in range(work.growth.began):
             for topic in (self._input, self._forward):
-                begin = await first_unjudged(self._cluster, topic, lane, work.metas.get(lane))
-                end = await self._cluster.offsets.high_watermark(topic, lane)
-                if begin < end and await anything(self._settings, topic, lane, begin, end):
-                    name = wire_names.lane_name(self._address.name, lane)
-                    yield f"{name} has judged {topic}/{lane} up to {begin} of {end}"
+                if text := await self._unjudged(topic, lane, work.metas.get(lane)):
+                    left.append(text)
                     break
+        if left:
+            more = f", and {len(left) - 1} more lanes have something left" if len(left) > 1 else ""
+            yield (
+                f"{left[0]}{more}: waiting messages of a group that moves would come after later "
+                "ones. Stop producers, let workers reach a lag of 0, stop them, and run this again; or "
+                "accept it with --despite-backlog"
+            )
 
     async def _carry_out(self, work: Work) -> None:
         growth, counts, progress = work.growth, dict(work.counts), self._progress
@@ -241,47 +200,39 @@ class _Growing:
             await self._record(lane, work)
             noted += 1
 
-    async def _give(self, topic: str, counts: dict[str, int], wanted: int) -> None:
-        if counts[topic] < wanted:
-            await self._cluster.topics.add_partitions(topic, wanted, SHOWN_LIMIT_S)
-            self._say(f"{topic}  {counted(counts[topic], 'partition')}, now {wanted}")
-            counts[topic] = wanted
-
     async def _hand_on(self, lane: int, work: Work) -> None:
-        """Copy a lane's IDs to its successors, except those that have processed messages since."""
+        """Copy a lane's IDs, with their keys and times, to successors that have not processed messages since."""
         metas = work.metas
         async with OwnedLane(self._settings, self._address, lane):
             view = LaneView(self._settings, self._address, self._cluster, lane, dated=True)
             restore = await view.read_on()
         if restore.meta != metas[lane]:
             raise worker_came(self._settings, GrowthError)
-        for successor in work.growth.successors(lane):
-            if successor not in metas or not metas[successor].next_offsets:
-                async with OwnedLane(self._settings, self._address, successor) as owned:
-                    meta = self._with_count(metas[lane], work.growth)
-                    await self._inherit(owned, restore, view.accepted_at, meta)
-
-    async def _inherit(
-        self, successor: OwnedLane, restore: Restore, accepted_at: Mapping[bytes, int], meta: Meta
-    ) -> None:
-        """Write all under the same keys and acceptance times. A successor's inputs begin at their start."""
-        meta = meta._replace(next_offsets={}, incarnation=secrets.token_hex(8))
+        accepted_at = view.accepted_at
         entries = [Entry(key, value, accepted_at.get(key)) for key, value in restore.occupants.items()]
         entries += [Entry(key, value) for key, value in restore.hops.items()]
-        entries.append(Entry(codec.META_KEY, codec.encode_meta(meta)))
-        oldest_ms = await oldest_taken_ms(self._cluster, self._changelog)
-        for begin in range(0, len(entries), RECORDS_A_TRANSACTION):
-            await successor.write_dated(entries[begin : begin + RECORDS_A_TRANSACTION], oldest_ms)
+        meta = self._with_count(metas[lane], work.growth)._replace(
+            next_offsets={}
+        )  # inputs begin at their start
+        for successor in work.growth.successors(lane):
+            if successor in metas and metas[successor].next_offsets:
+                continue
+            records = [*entries, meta_entry(meta._replace(incarnation=secrets.token_hex(8)))]
+            async with OwnedLane(self._settings, self._address, successor) as owned:
+                oldest_ms = await oldest_taken_ms(self._cluster, self._changelog)
+                for begin in range(0, len(records), RECORDS_A_TRANSACTION):
+                    some = records[begin : begin + RECORDS_A_TRANSACTION]
+                    await owned.write([Change(successor, some)], oldest_ms=oldest_ms)
 
     async def _record(self, lane: int, work: Work) -> None:
         """Write a lane's new count, and a journal event with its offsets, in one transaction."""
         growth = work.growth
         meta = self._with_count(work.metas[lane], growth)
         async with OwnedLane(self._settings, self._address, lane) as owned:
-            if await self._newest_meta(lane) != work.metas[lane]:
+            if await newest_meta(self._cluster, self._changelog, lane) != work.metas[lane]:
                 raise worker_came(self._settings, GrowthError)
-            record = owned.journal_record(RingEvent.GROWN, self._address.name, growth, meta)
-            await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [record])
+            event = Event(RingEvent.GROWN, lane, *growth, meta)
+            await owned.write([Change(lane, [meta_entry(meta)])], [event])
         successors = named_successors(self._address, growth, lane)
         self._say(f"{wire_names.lane_name(self._address.name, lane)}  IDs copied to {successors}")
 

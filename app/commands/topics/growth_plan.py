@@ -3,13 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from agents.topic_checks.topics import next_count
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.wording import counted
+from ringfence_kafka.protocol.lane_layout import LaneLayout
+from ringfence_kafka.wording import counted, first_of
 from tables.codec import Meta
 
 NAMES_MAX: Final = 16
+ORDER: Final = (
+    "rings know all IDs as before. A group that moves to a new partition may overtake its messages that still wait in the old one: where that "
+    "matters, grow while producers are stopped and the lag is 0"
+)
 
 
 class GrowthError(RingfenceError):
@@ -78,11 +84,55 @@ def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: 
     return Growth(began, wanted)
 
 
+def plan_input(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: int) -> Growth:
+    """Return the growth of an address that sets ``lanes``: only its input gets partitions.
+
+    Partition p belongs to lane p modulo ``lanes``. If both counts are multiples of ``lanes``, each group and
+    each ID keeps its lane. Then no IDs need to move, and workers may run. With one lane any count works.
+
+    Raises:
+        GrowthError: Groups and IDs would move to other lanes, or it is impossible; the message names possible
+            counts.
+    """
+    topic, lanes = address.input_topic, address.lanes
+    counts = {meta.partition_counts.get(topic, now) for meta in metas.values()}
+    least = max(now, lanes, *counts, 0)
+    if wanted < least:
+        raise GrowthError(
+            f"{topic} is to have {counted(wanted, 'partition')}: it has {now}, and Kafka cannot remove any; choose "
+            f"{least} or more, for lanes = {lanes}"
+        )
+    moving = [
+        before
+        for before in sorted(counts)
+        if not LaneLayout(wanted, lanes).keeps_homes(LaneLayout(before, lanes))
+    ]
+    if not moving:
+        return Growth(now, wanted)
+    before = moving[0]
+    said = (
+        f"{topic} had {counted(before, 'partition')} when the lanes of {address.name} began: with {wanted} and lanes = {lanes}, groups and IDs would "
+        "move to other lanes, which do not know them."
+    )
+    first = next_count(max(now, before + 1), before, lanes)
+    if first:
+        choices = ", ".join(str(first + number * lanes) for number in range(3))
+        raise GrowthError(f"{said} Choose {choices}, …")
+    raise GrowthError(
+        f"{said} No count works, as {before} is not a multiple of {lanes}: stop the workers and run "
+        f"'ringfence rings regroup {address.name} --lanes 1' first; with one lane any count works"
+    )
+
+
+def needs_stop(address: AddressSettings, growth: Growth, metas: Mapping[int, Meta]) -> bool:
+    """Return whether workers must stop: lanes without records may have messages whose homes move."""
+    lanes = address.lanes
+    return not metas and not LaneLayout(growth.wanted, lanes).keeps_homes(LaneLayout(growth.began, lanes))
+
+
 def named_successors(address: AddressSettings, growth: Growth, lane: int) -> str:
     """Return names of a lane's successors for an output line, at most NAMES_MAX."""
-    lanes = growth.successors(lane)
-    shown = ", ".join(wire_names.lane_name(address.name, number) for number in lanes[:NAMES_MAX])
-    return shown if len(lanes) <= NAMES_MAX else f"{shown}, {len(lanes) - NAMES_MAX:,} more"
+    return first_of([wire_names.lane_name(address.name, to) for to in growth.successors(lane)], NAMES_MAX)
 
 
 def print_plan(

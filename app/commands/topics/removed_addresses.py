@@ -14,7 +14,6 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
-from tables.codec import Meta
 
 ANSWER_LIMIT_S = 5.0
 
@@ -59,24 +58,26 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
     Raises:
         KafkaError, KafkaException: The cluster does not answer.
     """
-    there = await asyncio.to_thread(_topics, settings)
+    admin = AdminClient(confluent_options(settings.kafka))
+    listed = (await asyncio.to_thread(admin.list_topics, timeout=ANSWER_LIMIT_S)).topics
+    there = {name: len(topic.partitions) for name, topic in listed.items()}
     found = []
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         for name in _names(settings, there):
-            changelog, forward = (
-                wire_names.changelog_topic(settings.app.id, name),
-                wire_names.forward_topic(settings.app.id, name),
-            )
-            own = [topic for topic in (changelog, forward) if topic in there]
+            changelog = wire_names.changelog_topic(settings.app.id, name)
+            forward = wire_names.forward_topic(settings.app.id, name)
             meta = None
             with contextlib.suppress(GroupAuthorizationFailedError, TopicAuthorizationFailedError):
-                meta = await _meta(cluster, changelog, there)
-            if forward not in own and not _has_one_lane(settings, name, meta):
-                continue
+                metas = await newest_metas(cluster, changelog, range(there[changelog]))
+                meta = metas[min(metas)] if metas else None
+            recorded = (meta.app, meta.address, lanes_before(meta)) if meta is not None else None
+            if forward not in there and recorded != (settings.app.id, name, 1):
+                continue  # an address has a forward topic, unless it has one lane
             inputs: dict[str, int | None] = {}
-            with contextlib.suppress(GroupAuthorizationFailedError, TopicAuthorizationFailedError):
-                for topic in _inputs(meta, there):
-                    inputs[topic] = None
+            topic = str(meta.rules.get("input_topic", "")) if meta is not None else ""
+            if topic in there:
+                inputs[topic] = None
+                with contextlib.suppress(GroupAuthorizationFailedError, TopicAuthorizationFailedError):
                     inputs[topic] = await _unprocessed(cluster, topic, there[topic])
             readers = "".join(
                 f"Address {address.name} reads {address.input_topic}, which no program writes now. "
@@ -84,13 +85,9 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
                 if address.input_topic == wire_names.accepted_topic(name)
             )
             renamed = next((item.name for item in settings.addresses if item.input_topic in inputs), "")
+            own = [topic for topic in (changelog, forward) if topic in there]
             found.append(RemovedAddress(name, own, inputs, readers, renamed))
     return found
-
-
-def _topics(settings: Settings) -> dict[str, int]:
-    listed = AdminClient(confluent_options(settings.kafka)).list_topics(timeout=ANSWER_LIMIT_S)
-    return {name: len(topic.partitions) for name, topic in listed.topics.items()}
 
 
 def _names(settings: Settings, there: Collection[str]) -> list[str]:
@@ -99,23 +96,6 @@ def _names(settings: Settings, there: Collection[str]) -> list[str]:
     names = [name[len(begin) : -len(end)] for name in there if name.startswith(begin) and name.endswith(end)]
     known = {address.name for address in settings.addresses}
     return sorted(name for name in names if name and name not in known)
-
-
-def _has_one_lane(settings: Settings, name: str, meta: Meta | None) -> bool:
-    """Return whether the changelog is of this application's address, with one lane and no forward topic."""
-    return meta is not None and (meta.app, meta.address, lanes_before(meta)) == (settings.app.id, name, 1)
-
-
-async def _meta(cluster: Cluster, changelog: str, there: Mapping[str, int]) -> Meta | None:
-    """Return the last record of the first lane that has one."""
-    metas = await newest_metas(cluster, changelog, range(there[changelog]))
-    return metas[min(metas)] if metas else None
-
-
-def _inputs(meta: Meta | None, there: Collection[str]) -> list[str]:
-    """Return the recorded input topic of an address, if it still exists."""
-    topic = str(meta.rules.get("input_topic", "")) if meta is not None else ""
-    return [topic] if topic in there else []
 
 
 async def _unprocessed(cluster: Cluster, topic: str, partitions: int) -> int:

@@ -122,21 +122,18 @@ def missing(
     address, it is created as an accepted topic. The progress topic, which consumers create, is created if it
     was deleted.
 
-    Args:
-        settings: Configuration.
-        existing: Existing topics by name.
-        brokers: Number of brokers.
-        recorded: Topic → partition count that lanes have recorded.
-        bytes_max: ``max.message.bytes`` of topics created without it.
+    ``recorded``: partition counts that lanes have recorded, by topic. ``bytes_max``: ``max.message.bytes`` of
+    topics created without it.
 
     Raises:
         TopicError: An address has more lanes than its input has partitions.
     """
     planned: dict[str, TopicPlan] = {}
     for address in upstream_first(settings.addresses):
-        present = existing.get(address.input_topic) or _as_planned(
-            planned.get(address.input_topic), bytes_max
-        )
+        present = existing.get(address.input_topic)
+        if present is None and (plan := planned.get(address.input_topic)):  # another address's output
+            planned_config = {"max.message.bytes": str(bytes_max), **plan.config}
+            present = TopicDescription(plan.name, plan.partitions, planned_config)
         partitions = present.partitions if present else recorded.get(address.input_topic, address.partitions)
         if address.lanes > partitions:
             has = f"{address.input_topic} {'has' if present else 'would get'} {counted(partitions, 'partition')}"
@@ -146,13 +143,16 @@ def missing(
             )
         lanes = LaneLayout.from_setting(address.lanes, partitions).lanes
         replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
-        room = _room(present)
+        known = present is not None and present.config is not None
+        room = (present.message_bytes_max if present and known else bytes_max) + ADDED_BYTES
+        forward_room = max(room, MESSAGE_BYTES_DEFAULT + ADDED_BYTES)
         own: dict[str, tuple[int, Mapping[str, str]]] = {
             "changelog": (lanes, CHANGELOG_CONFIG),
-            "forward topic": (lanes, _larger(FORWARD_CONFIG, room or _room_for(bytes_max))),
+            "forward topic": (lanes, {**FORWARD_CONFIG, "max.message.bytes": str(forward_room)}),
             "input topic": (partitions, {}),
         }
-        output = (partitions, {**OUTPUT_CONFIG, **room, **_kept(present)})
+        follows = {"max.message.bytes": str(room)} if known else {}
+        output = (partitions, {**OUTPUT_CONFIG, **follows, **_kept(present)})
         for role, topic in address.topics(settings.app.id).items():
             count, config = own.get(role, output)
             planned.setdefault(topic, TopicPlan(topic, recorded.get(topic, count), replicas, config))
@@ -165,27 +165,6 @@ def missing(
             name = wire_names.progress_topic(settings.app.id)
             plans.append(TopicPlan(name, progress.PARTITIONS, replicas, progress.TOPIC_CONFIG))
     return [plan for plan in plans if plan.name not in existing]
-
-
-def _as_planned(plan: TopicPlan | None, bytes_max: int) -> TopicDescription | None:
-    """Return the future topic that is the output of one address and the input of another."""
-    if plan is None:
-        return None
-    return TopicDescription(plan.name, plan.partitions, {"max.message.bytes": str(bytes_max), **plan.config})
-
-
-def _room(source: TopicDescription | None) -> dict[str, str]:
-    if source is None or source.config is None:
-        return {}
-    return _room_for(source.message_bytes_max)
-
-
-def _room_for(bytes_max: int) -> dict[str, str]:
-    return {"max.message.bytes": str(bytes_max + ADDED_BYTES)}
-
-
-def _larger(config: Mapping[str, str], room: Mapping[str, str]) -> Mapping[str, str]:
-    return {**config, **{key: max(config[key], value, key=int) for key, value in room.items()}}
 
 
 def _kept(source: TopicDescription | None) -> dict[str, str]:

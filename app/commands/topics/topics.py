@@ -5,7 +5,6 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any, Final
 
 import click
@@ -21,7 +20,7 @@ from aiokafka.errors import (
 )
 
 from agents.rules.lane_rules import file_fault, rules_of
-from agents.topic_checks.changelog import Look, newest_meta, no_check, state_faults
+from agents.topic_checks.changelog import Look, newest_metas, no_check, state_faults
 from app.commands.topics import access_rights
 from app.commands.topics.removed_addresses import removed_addresses
 from app.commands.topics.required_topics import (
@@ -134,11 +133,12 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
 
 
 async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
-    findings, denied = (
-        await examine(settings, partial(_rules_fault, settings)),
-        await access_rights.missing_on_topics(settings),
-    )
-    async with _connected(settings.kafka) as admin:
+    def look(address: AddressSettings, meta: Meta) -> str | None:
+        return file_fault(address.name, meta.rules, rules_of(address, settings.transaction_targets(address)))
+
+    findings = await examine(settings, look)
+    denied = await asyncio.to_thread(access_rights.missing_on_topics, settings)
+    async with connected(settings.kafka) as admin:
         limits = await broker_settings(admin, SETTINGS)
         brokers = len((await admin.describe_cluster())["brokers"])
         states = await _state_faults(settings, admin)
@@ -151,12 +151,8 @@ async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
 
 async def _state_faults(settings: Settings, admin: AIOKafkaAdminClient) -> list[str]:
     """Return the faults of all state topics of consumer groups."""
-    accepted = [address.accepted_topic for address in settings.addresses]
-    names = [
-        name
-        for name in await admin.list_topics()
-        if wire_names.is_state_topic(name, settings.app.id, accepted)
-    ]
+    app_id, accepted = settings.app.id, [address.accepted_topic for address in settings.addresses]
+    names = [name for name in await admin.list_topics() if wire_names.is_state_topic(name, app_id, accepted)]
     described = (await describe(admin, names)).topics if names else {}
     return [fault for name in sorted(described) if (fault := state_fault(described[name]))]
 
@@ -169,7 +165,7 @@ async def examine(settings: Settings, look: Look = no_check) -> Findings:
     Raises:
         BrokerUnavailableError: No broker answers.
     """
-    async with _connected(settings.kafka) as admin:
+    async with connected(settings.kafka) as admin:
         described = await describe(admin, [*required(settings), *_of_consumers(settings)])
     findings = compare(settings, described)
     findings.merge(Findings(notes=readable(settings.kafka)))
@@ -178,10 +174,6 @@ async def examine(settings: Settings, look: Look = no_check) -> Findings:
     async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
         findings.by_address.update(await state_faults(cluster, settings, sound, described.topics, look=look))
     return findings
-
-
-def _rules_fault(settings: Settings, address: AddressSettings, meta: Meta) -> str | None:
-    return file_fault(address.name, meta.rules, rules_of(address, settings.transaction_targets(address)))
 
 
 def _of_consumers(settings: Settings) -> list[str]:
@@ -199,10 +191,9 @@ async def _recorded(settings: Settings, existing: Mapping[str, TopicDescription]
             wanted = {address.input_topic, address.accepted_topic} - existing.keys()
             if not wanted or changelog not in existing:
                 continue
-            for number in range(existing[changelog].partitions):
-                meta = await newest_meta(cluster, changelog, number)
-                found = meta.partition_counts if meta is not None else {}
-                counts |= {topic: found[topic] for topic in wanted & found.keys()}
+            metas = await newest_metas(cluster, changelog, range(existing[changelog].partitions))
+            for _, meta in sorted(metas.items()):
+                counts |= {topic: count for topic, count in meta.partition_counts.items() if topic in wanted}
     return counts
 
 
@@ -213,7 +204,7 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         BrokerUnavailableError: No broker answers.
         TopicError: The cluster refused a topic; accepted ones exist.
     """
-    async with _connected(settings.kafka) as admin:
+    async with connected(settings.kafka) as admin:
         of_consumers = _of_consumers(settings)
         existing = (await describe(admin, [*required(settings), *of_consumers])).topics
         brokers = len((await admin.describe_cluster())["brokers"])
@@ -241,7 +232,8 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
 
 
 @contextlib.asynccontextmanager
-async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
+async def connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Connect an admin client. Errors name the brokers, and what to do."""
     admin = AIOKafkaAdminClient(**client_options(kafka) | {"request_timeout_ms": _REQUEST_TIMEOUT_MS})
     async with _answered(kafka):
         try:

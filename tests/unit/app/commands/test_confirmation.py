@@ -8,6 +8,7 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
+from app.commands.rings import offline_change
 from app.commands.topics import grow
 from app.commands.topics.growth_plan import Growth, Work
 from tests.support.terminal import Keyboard, entered
@@ -36,7 +37,7 @@ def test_topics_grow_asks(
     command = ("topics", "grow", "orders", "--partitions", "8", "--config", str(config))
     none = MagicMock()
     none.return_value.__aiter__.return_value = []
-    monkeypatch.setattr(grow, "Cluster", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(offline_change, "Cluster", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(grow._Growing, "_obstacles", none)
     work = AsyncMock(return_value=Work(Growth(4, 8), {"orders": 4}, {}, []))
     monkeypatch.setattr(grow._Growing, "_work", work)

@@ -12,10 +12,10 @@ import pytest
 from agents.lane.journal import RingEvent
 from agents.topic_checks.lanes import is_marked, lanes_before, live
 from agents.topic_checks.topics import count_faults
-from app.commands.rings.changelog_writer import journal_record
-from app.commands.rings.joined_rings import Content, Entry
+from app.commands.rings.changelog_writer import Change, Event, journal_record
+from app.commands.rings.joined_rings import Content, Entry, Forwarded
 from app.commands.rings.regroup_plan import RegroupError, Regrouping, described, document, plan
-from app.commands.rings.regroup_steps import Change, Event, Forwarded, Regroup
+from app.commands.rings.regroup_steps import LaneChangelogs, Regroup
 from app.commands.rings.show import live_slots
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.process.step_progress import Steps
@@ -51,8 +51,8 @@ class _KilledError(Exception):
     pass
 
 
-class _Logs:
-    """The changelog partitions, as :class:`app.commands.rings.regroup_steps.Changelogs`; a process with them may be killed at a write."""
+class _Logs(LaneChangelogs):
+    """The changelog partitions; a process with them may be killed at a write."""
 
     def __init__(self, partitions: int) -> None:
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]
@@ -426,7 +426,9 @@ def test_journal_record() -> None:
     """A journal record has its offsets by partition, even if lanes have no number any more."""
     for lanes, offsets in ((2, {"orders/1": 7, "orders/3": 8}), (0, {"orders": 7})):
         meta = Meta(9, 5, 0, offsets, {}, "i", topic_ids={"orders": "o", "other": "x"}, lanes=lanes)
-        sent = journal_record(empty_batch(), "rf", RingEvent.REGROUPED, "orders", 1, (4, lanes or 4), meta)
+        sent = journal_record(
+            empty_batch(), "rf", "orders", Event(RingEvent.REGROUPED, 1, 4, lanes or 4, meta)
+        )
         raw = bytes(sent.builder._builder.build())
         value = json.loads(raw[raw.index(b'{"format"') : raw.rindex(b"}") + 1])
 

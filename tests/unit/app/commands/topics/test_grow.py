@@ -1,8 +1,7 @@
 import pytest
 
 from app.commands.topics import growth_plan
-from app.commands.topics.growth_plan import Growth, GrowthError, Work, plan
-from app.commands.topics.input_growth import needs_stop, plan_input
+from app.commands.topics.growth_plan import Growth, GrowthError, Work, needs_stop, plan, plan_input
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Meta
 
@@ -53,7 +52,7 @@ def test_lines_that_can_be_read() -> None:
 
     assert max(map(len, said)) < 300
     assert said[1].startswith("would copy  IDs of orders-0 to orders-2, orders-4, ")
-    assert said[1].endswith("orders-32, 49,983 more")
+    assert said[1].endswith("orders-32 and 49,983 more")
     assert len(growth_plan.document(ADDRESS, work, [], dry_run=True)["lanes"][0]["heirs"]) == 49_999
     assert growth_plan.named_successors(ADDRESS, Growth(2, 6), 0) == "orders-2, orders-4"
 

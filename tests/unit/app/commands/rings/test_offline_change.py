@@ -1,4 +1,4 @@
-from app.commands.rings.pending_input import unjudged_from
+from app.commands.rings.offline_change import unjudged_from
 from tables.codec import Meta
 
 
