@@ -2,14 +2,13 @@
 
 import json
 import math
-import re
 from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from app.commands.repair.records import TIME_UNITS
+from app.commands.options import Quantity
 from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE, MAX_PARTITIONS
 from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.errors import ConfigurationError
@@ -41,29 +40,6 @@ LOAD_MAX, MEMORY_MAX, SPARE = 0.7, 0.85, 1  # share of the measured rate and of 
 LANES_A_WORKER, UNEVEN = 4, 1.25  # with 4 lanes or more, the busiest worker has at most 1.25 times the mean
 DISK_TIMES, DISK_BESIDE = 2, 64 * MIB  # factor of RocksDB while it compacts; its unwritten data
 STALE_S, DIRTY, SEGMENT = 12 * 3600, 0.3, 64 * MIB  # from the configuration of changelog topics
-
-_UNITS: Final = {
-    "NUMBER": ({"": 1, "k": 10**3, "M": 10**6, "G": 10**9}, "500, 5k, 1.5M or 2G"),
-    "SIZE": ({"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-        "KiB": 2**10, "MiB": MIB, "GiB": 2**30, "TiB": 2**40}, "100B, 2KiB, 1.5MB or 4GiB"),
-    "TIME": (TIME_UNITS, "90s, 30m, 2h or 7d"),
-}  # fmt: skip
-
-
-class Quantity(click.ParamType):
-    """Number with a unit: NUMBER, SIZE or TIME."""
-
-    def __init__(self, name: str, *, zero: bool = True) -> None:
-        self.name, self._zero = name, zero
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse a value. Failures are usage errors."""
-        units, examples = _UNITS[self.name]
-        parts = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)", value.strip())
-        if parts is None or parts[2] not in units or not (self._zero or float(parts[1])):
-            kind = self.name.lower() if self._zero else f"{self.name.lower()} above 0"
-            self.fail(f"{value!r} is not a {kind}: write for example {examples}", param, ctx)
-        return float(parts[1]) * units[parts[2]]
 
 
 @dataclass(kw_only=True)

@@ -3,24 +3,20 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from operator import itemgetter
-from typing import Any, Final
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import click
 
 from agents.decision.ids_and_groups import IdReader
 from app.commands.options import JSON, addresses_option
+from app.commands.repair.records import parse
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.escaping import moment, printable
 from ringfence_kafka.process.command_line import silence_clients
 from ringfence_kafka.process.step_progress import reading
-from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogReader
-
-_ACCEPTED: Final = "ACCEPTED"
-_QUARANTINED: Final = "QUARANTINED"
-_UNKNOWN: Final = "UNKNOWN"
 
 
 @click.command()
@@ -48,7 +44,7 @@ def verdict(settings: Settings, address: str, identifier: tuple[str, ...], as_js
         click.echo(json.dumps(found, indent=2))
     else:
         _print(found, " ".join(identifier), settings, owner)
-    return 0 if found["verdict"] == _ACCEPTED else 1
+    return 0 if found["verdict"] == "ACCEPTED" else 1
 
 
 def _print(found: dict[str, Any], identifier: str, settings: Settings, address: AddressSettings) -> None:
@@ -68,11 +64,9 @@ def _print(found: dict[str, Any], identifier: str, settings: Settings, address: 
             click.echo(f"QUARANTINED  {found['source']}  {printable(found['reason'])}")
         case _:
             waiting = found["waiting"]
-            rest = (
-                f"; {waiting:,} offsets of the input are not judged, and it may be among them"
-                if waiting
-                else "; all of the input is judged"
-            )
+            rest = "; all of the input is judged"
+            if waiting:
+                rest = f"; {waiting:,} offsets of the input are not judged, and it may be among them"
             if not (address.persist_id_cache and address.id_cache_size):
                 rest += "; with persist_id_cache = false or id_cache_size = 0 no ID can be found"
             click.echo(
@@ -92,11 +86,11 @@ async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes)
             acceptances = [
                 {key: item[key] for key in kept} for item in sorted(known, key=itemgetter("timestamp"))
             ]
-            return {"verdict": _ACCEPTED, **acceptances[-1], "acceptances": acceptances}
+            return {"verdict": "ACCEPTED", **acceptances[-1], "acceptances": acceptances}
         refused = await _quarantined(settings, address, cluster, encoded_id)
         if refused is not None:
-            return {"verdict": _QUARANTINED, **refused}
-        return {"verdict": _UNKNOWN, "waiting": await _waiting(address, cluster, snapshots)}
+            return {"verdict": "QUARANTINED", **refused}
+        return {"verdict": "UNKNOWN", "waiting": await _waiting(address, cluster, snapshots)}
 
 
 async def _quarantined(
@@ -106,23 +100,20 @@ async def _quarantined(
     topic = address.quarantine_topic
     counts = await cluster.topics.partition_counts([topic])
     reader, ids = LogReader(settings.kafka), IdReader(address).ids
-    found: list[tuple[int, dict[str, str]]] = []
+    found: list[Any] = []
 
     async def take(records: Sequence[Any]) -> None:
-        for record, identity in zip(records, ids(records)[0], strict=True):
-            if identity == encoded_id:
-                headers = dict(record.headers)
-                source, reason = (
-                    (headers.get(name) or b"").decode(errors="replace")
-                    for name in (wire_names.HEADER_SOURCE, wire_names.HEADER_REASON)
-                )
-                found.append((record.timestamp, {"source": source, "reason": reason}))
+        pairs = zip(records, ids(records)[0], strict=True)
+        found.extend(record for record, identity in pairs if identity == encoded_id)
 
     for partition in range(counts.get(topic, 0)):
         start = await cluster.offsets.log_start(topic, partition)
         end = await cluster.offsets.stable_end(topic, partition)
         await reader.read_range(topic, partition, start, end, take)
-    return max(found, key=lambda item: item[0])[1] if found else None
+    if not found:
+        return None
+    last = parse(topic, max(found, key=attrgetter("timestamp")))
+    return {"source": last.source, "reason": last.reason}
 
 
 async def _waiting(address: AddressSettings, cluster: Cluster, snapshots: Sequence[Any]) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from app.commands.consumers.forget import RedrivesPendingError, forget
-from app.commands.repair import verbs
 from app.commands.repair.dead_letters import DeadLetterTopic
 from app.commands.repair.records import RedriveOptions, Selection
 from app.commands.repair.redrive_log import RedrivePartition
@@ -55,10 +54,10 @@ class Scene:
         return kafka.read_all(self.bootstrap, f"{self.name}.dlq", 1) if f"{self.name}.dlq" in topics else []
 
     def redrive(self, selection: Selection | None = None, **options: Any) -> int:
-        return verbs.redrive(self.topic, selection or Selection(), RedriveOptions(**options))
+        return self.topic.redrive(selection or Selection(), RedriveOptions(**options))
 
     def drop(self, selection: Selection) -> int:
-        return verbs.drop(self.topic, selection, dry_run=False, yes=True)
+        return self.topic.drop(selection, dry_run=False, yes=True)
 
     def finished(self) -> int:
         """Position of the last record when nothing is owed; else -1."""
@@ -109,7 +108,7 @@ def test_done_once_more(
     shown = json.loads(_groups(scene, "show", "--json"))["groups"]
     nothing = scene.redrive()
     capsys.readouterr()
-    verbs.list_records(scene.topic, Selection(), settled_too=True, as_json=True)
+    scene.topic.list_records(Selection(), settled_too=True, as_json=True)
     listed = json.loads(capsys.readouterr().out)
     with consumers(process):
         wait_for(lambda: len(_handled(process)) == 2 * EACH, process.log)
@@ -142,7 +141,7 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
         process.start()
         wait_for(lambda: process.health()[0] == 200, process.log)
         wait_for(lambda: "bad" in {group["group"] for group in process.groups()}, process.log)
-        verbs.list_records(scene.topic, Selection(), settled_too=False, as_json=True)
+        scene.topic.list_records(Selection(), settled_too=False, as_json=True)
         listed = json.loads(capsys.readouterr().out)
         assert [(item["group"], item["group_waits"]) for item in listed] == [("bad", True)]
         redriven = scene.redrive()  # nothing is mended

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from app.commands.repair import verbs
 from app.commands.repair.quarantine import QuarantineTopic
 from app.commands.repair.records import RedriveOptions, Selection
 from ringfence_kafka.config.load import validate
@@ -53,7 +52,7 @@ class Scene:
         )
 
     def redrive(self, selection: Selection | None = None, **options: Any) -> int:
-        return verbs.redrive(self.topic, selection or Selection(), RedriveOptions(**options))
+        return self.topic.redrive(selection or Selection(), RedriveOptions(**options))
 
     def came(self) -> list[Got]:
         return kafka.read_all(self.bootstrap, self.name, self.partitions)
@@ -131,7 +130,7 @@ def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> N
     nothing = scene.values()
     told = capsys.readouterr().out
     code = scene.redrive(chosen)
-    dropped = verbs.drop(scene.topic, Selection(at=[(0, 1)]), dry_run=False, yes=True)
+    dropped = scene.topic.drop(Selection(at=[(0, 1)]), dry_run=False, yes=True)
     left = scene.redrive()
     after = capsys.readouterr().out
     listed = json.loads(_listed(scene, capsys, all_=False))
@@ -152,7 +151,7 @@ def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def _listed(scene: Scene, capsys: pytest.CaptureFixture[str], *, all_: bool) -> str:
     capsys.readouterr()
-    verbs.list_records(scene.topic, Selection(), settled_too=all_, as_json=True)
+    scene.topic.list_records(Selection(), settled_too=all_, as_json=True)
     return capsys.readouterr().out
 
 
@@ -194,7 +193,7 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
     bremens, kassels = (QuarantineTopic(settings, bridge, bridge=True) for settings in (bremen, kassel))
 
     def redrive(topic: QuarantineTopic) -> int:
-        return verbs.redrive(topic, Selection(), RedriveOptions())
+        return topic.redrive(Selection(), RedriveOptions())
 
     assert redrive(bremens) == 0
     (came,) = scene.came()
@@ -204,12 +203,12 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
     assert f"{kassel.app.id}: 2" in capsys.readouterr().err
     assert redrive(bremens) == 1
     at = Selection(at=[(0, 1)])
-    assert verbs.drop(bremens, at, dry_run=False, yes=True) == 1
-    assert verbs.show_record(bremens, (0, 1), as_json=False) == 1
+    assert bremens.drop(at, dry_run=False, yes=True) == 1
+    assert bremens.show_record((0, 1), as_json=False) == 1
     assert f"{kassel.app.id}: 1" in capsys.readouterr().err
-    assert verbs.list_records(bremens, Selection(), settled_too=True, as_json=True) == 0
+    assert bremens.list_records(Selection(), settled_too=True, as_json=True) == 0
     assert [load["place"] for load in json.loads(capsys.readouterr().out)] == ["0/0"]
-    assert verbs.drop(kassels, at, dry_run=False, yes=True) == 0
+    assert kassels.drop(at, dry_run=False, yes=True) == 0
     assert redrive(kassels) == 0
     assert scene.values() == [b"bremen", b"kassel-2"]
 

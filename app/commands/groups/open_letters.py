@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from app.commands.repair.records import Refused, Selection, Wanted
 from app.commands.repair.redrive_log import RedrivePartition
-from app.commands.repair.scan import Act, opened, scan
+from app.commands.repair.scan import opened, scan
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
 
@@ -30,4 +30,4 @@ async def read_letters(
 
     wanted = Wanted(selection, lambda record: record.key, settled_too, limit)
     async with opened(settings.kafka, settings.app.id, wire_names.dead_letter_topic(address)) as topic:
-        await scan(topic, wanted, Act(act))
+        await scan(topic, wanted, act)

@@ -1,14 +1,27 @@
 """``ringfence quarantine`` and ``ringfence dlq``: options, and the function of each command."""
 
-from typing import Final
+import functools
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from app.commands.options import DRY_RUN, JSON, YES, addresses_option, grouped, settings_option
-from app.commands.repair.records import RedriveOptions, Selection, parse_place, span
+from app.commands.options import (
+    DRY_RUN,
+    JSON,
+    YES,
+    Quantity,
+    Verb,
+    addresses_option,
+    grouped,
+    settings_option,
+)
+from app.commands.repair.records import RedriveOptions, Selection, parse_place
 from app.commands.verb_group import VerbGroup
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import CONSUMER_GROUP, NumberRange, silence_clients
+
+if TYPE_CHECKING:
+    from app.commands.repair.verbs import RepairTopic
 
 MAX_REDRIVES: Final = 3
 RATE_MAX: Final = 1_000_000
@@ -23,8 +36,8 @@ def _parse_group(text: str) -> bytes:
 _FILTERS: Final = (
     click.option("--reason", default="", metavar="TEXT", help="Records whose reason contains TEXT, in upper or lower case."),
     click.option("--group", type=_parse_group, metavar="GROUP", help="Records of this message group; hex:... for bytes."),
-    click.option("--older-than", "older_s", type=span, metavar="TIME", help="Records at least this old, by their timestamps: 90s, 10m, 2h, 7d."),
-    click.option("--newer-than", "newer_s", type=span, metavar="TIME", help="Records at most this old."),
+    click.option("--older-than", "older_s", type=Quantity("TIME"), help="Records at least this old, by their timestamps: 90s, 10m, 2h, 7d."),
+    click.option("--newer-than", "newer_s", type=Quantity("TIME"), help="Records at most this old."),
     click.option("--at", type=parse_place, multiple=True, metavar="PARTITION/OFFSET", help="The record at this place; repeat it for more."),
 )  # fmt: skip
 _CONSUMER_GROUP: Final = click.option(
@@ -51,6 +64,30 @@ _bridge = click.option(
 _place = click.argument("place", type=parse_place, metavar="PARTITION/OFFSET")
 
 
+def _quarantined(verb: Verb) -> Verb:
+    """Pass the quarantine of NAME as the parameter ``topic``."""
+
+    @functools.wraps(verb)
+    def call(*, settings: Settings, name: str, bridge: bool, **given: Any) -> int:
+        from app.commands.repair.quarantine import QuarantineTopic
+
+        return verb(topic=QuarantineTopic(settings, name, bridge=bridge), **given)
+
+    return settings_option(call)
+
+
+def _dead_letters(verb: Verb) -> Verb:
+    """Pass the dead letters of ADDRESS as the parameter ``topic``."""
+
+    @functools.wraps(verb)
+    def call(*, settings: Settings, address: str, **given: Any) -> int:
+        from app.commands.repair.dead_letters import DeadLetterTopic
+
+        return verb(topic=DeadLetterTopic(settings, address), **given)
+
+    return addresses_option(call)
+
+
 @click.group(cls=VerbGroup)
 def quarantine() -> None:
     """Look at what was refused for good, publish it again, or drop it."""
@@ -63,16 +100,10 @@ def quarantine() -> None:
 @_bridge
 @_all
 @JSON
-@settings_option
-def quarantine_list(
-    settings: Settings, name: str, selection: Selection, *, bridge: bool, settled_too: bool, as_json: bool
-) -> int:
+@_quarantined
+def quarantine_list(topic: "RepairTopic", selection: Selection, *, settled_too: bool, as_json: bool) -> int:
     """List open quarantined records of NAME, an address or a bridge: place, age, group, redrives, reason."""
-    from app.commands.repair import verbs
-    from app.commands.repair.quarantine import QuarantineTopic
-
-    topic = QuarantineTopic(settings, name, bridge=bridge)
-    return verbs.list_records(topic, selection, settled_too=settled_too, as_json=as_json)
+    return topic.list_records(selection, settled_too=settled_too, as_json=as_json)
 
 
 @quarantine.command("show", next_step="quarantine redrive {name} --at={place} {bridge}")
@@ -80,15 +111,10 @@ def quarantine_list(
 @_place
 @_bridge
 @JSON
-@settings_option
-def quarantine_show(
-    settings: Settings, name: str, place: tuple[int, int], *, bridge: bool, as_json: bool
-) -> int:
+@_quarantined
+def quarantine_show(topic: "RepairTopic", place: tuple[int, int], *, as_json: bool) -> int:
     """Show one quarantined record: key, headers, value, and why it was refused."""
-    from app.commands.repair import verbs
-    from app.commands.repair.quarantine import QuarantineTopic
-
-    return verbs.show_record(QuarantineTopic(settings, name, bridge=bridge), place, as_json=as_json)
+    return topic.show_record(place, as_json=as_json)
 
 
 @quarantine.command("redrive", next_step="quarantine list {name} {bridge}")
@@ -96,19 +122,14 @@ def quarantine_show(
 @_filters
 @_redriving
 @_bridge
-@settings_option
-def quarantine_redrive(
-    settings: Settings, name: str, selection: Selection, options: RedriveOptions, *, bridge: bool
-) -> int:
+@_quarantined
+def quarantine_redrive(topic: "RepairTopic", selection: Selection, options: RedriveOptions) -> int:
     """Publish open quarantined records of NAME, an address or a bridge, again: each once, even if this is interrupted.
 
     It goes into the input that it came from, and is judged again. Records that are quarantined meanwhile are skipped. Exit code 1 if
     records were skipped, with the reason.
     """
-    from app.commands.repair import verbs
-    from app.commands.repair.quarantine import QuarantineTopic
-
-    return verbs.redrive(QuarantineTopic(settings, name, bridge=bridge), selection, options)
+    return topic.redrive(selection, options)
 
 
 @quarantine.command("drop", next_step="quarantine list {name} {bridge}")
@@ -117,16 +138,10 @@ def quarantine_redrive(
 @DRY_RUN
 @YES
 @_bridge
-@settings_option
-def quarantine_drop(
-    settings: Settings, name: str, selection: Selection, *, dry_run: bool, yes: bool, bridge: bool
-) -> int:
+@_quarantined
+def quarantine_drop(topic: "RepairTopic", selection: Selection, *, dry_run: bool, yes: bool) -> int:
     """Settle quarantined records without publishing them again. They stay in the topic until its retention deletes them."""
-    from app.commands.repair import verbs
-    from app.commands.repair.quarantine import QuarantineTopic
-
-    topic = QuarantineTopic(settings, name, bridge=bridge)
-    return verbs.drop(topic, selection, dry_run=dry_run, yes=yes)
+    return topic.drop(selection, dry_run=dry_run, yes=yes)
 
 
 @click.group(cls=VerbGroup)
@@ -140,46 +155,34 @@ def dlq() -> None:
 @_letter_filters
 @_all
 @JSON
-@addresses_option
-def dlq_list(
-    settings: Settings, address: str, selection: Selection, *, settled_too: bool, as_json: bool
-) -> int:
+@_dead_letters
+def dlq_list(topic: "RepairTopic", selection: Selection, *, settled_too: bool, as_json: bool) -> int:
     """List open dead letters of ADDRESS: place, age, consumer group, attempts, redrives, group, reason."""
-    from app.commands.repair import verbs
-    from app.commands.repair.dead_letters import DeadLetterTopic
-
-    topic = DeadLetterTopic(settings, address)
-    return verbs.list_records(topic, selection, settled_too=settled_too, as_json=as_json)
+    return topic.list_records(selection, settled_too=settled_too, as_json=as_json)
 
 
 @dlq.command("show", next_step="dlq redrive {address} --at={place}")
 @click.argument("address")
 @_place
 @JSON
-@addresses_option
-def dlq_show(settings: Settings, address: str, place: tuple[int, int], *, as_json: bool) -> int:
+@_dead_letters
+def dlq_show(topic: "RepairTopic", place: tuple[int, int], *, as_json: bool) -> int:
     """Show one dead letter: key, headers, value, and the reason of the failure."""
-    from app.commands.repair import verbs
-    from app.commands.repair.dead_letters import DeadLetterTopic
-
-    return verbs.show_record(DeadLetterTopic(settings, address), place, as_json=as_json)
+    return topic.show_record(place, as_json=as_json)
 
 
 @dlq.command("redrive", next_step="dlq list {address}")
 @click.argument("address")
 @_letter_filters
 @_redriving
-@addresses_option
-def dlq_redrive(settings: Settings, address: str, selection: Selection, options: RedriveOptions) -> int:
+@_dead_letters
+def dlq_redrive(topic: "RepairTopic", selection: Selection, options: RedriveOptions) -> int:
     """Hand dead letters to the consumer group again whose handler failed; other consumer groups do not see them.
 
     Each message is the next one of its group. It works with running consumers, and without any. Messages
     that become dead letters meanwhile are left. Exit code 1 if something was left, with the reason.
     """
-    from app.commands.repair import verbs
-    from app.commands.repair.dead_letters import DeadLetterTopic
-
-    return verbs.redrive(DeadLetterTopic(settings, address), selection, options)
+    return topic.redrive(selection, options)
 
 
 @dlq.command("drop", next_step="dlq list {address}")
@@ -187,10 +190,7 @@ def dlq_redrive(settings: Settings, address: str, selection: Selection, options:
 @_letter_filters
 @DRY_RUN
 @YES
-@addresses_option
-def dlq_drop(settings: Settings, address: str, selection: Selection, *, dry_run: bool, yes: bool) -> int:
+@_dead_letters
+def dlq_drop(topic: "RepairTopic", selection: Selection, *, dry_run: bool, yes: bool) -> int:
     """Settle dead letters without handling them again; a group that waits behind one continues."""
-    from app.commands.repair import verbs
-    from app.commands.repair.dead_letters import DeadLetterTopic
-
-    return verbs.drop(DeadLetterTopic(settings, address), selection, dry_run=dry_run, yes=yes)
+    return topic.drop(selection, dry_run=dry_run, yes=yes)

@@ -1,7 +1,8 @@
 """Dead letters: the lease holder of the partition handles their messages again, from the accepted topic."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -12,13 +13,13 @@ from app.commands.groups.lease_holders import LeaseHolders
 from app.commands.repair import output
 from app.commands.repair.output import Row
 from app.commands.repair.records import Place, RedriveOptions, Refused
-from app.commands.repair.redrive_log import RedrivePartition
-from app.commands.repair.scan import OpenTopic, records_at
+from app.commands.repair.redrive_log import RedriveLog, RedrivePartition
+from app.commands.repair.scan import records_at
 from app.commands.repair.verbs import Redriver, RepairTopic, Unblock
 from ringfence_client.window.window import End, Window
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import missing
-from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
+from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, RepairError, TopicError
 from ringfence_kafka.protocol import wire_names
 
@@ -46,32 +47,20 @@ class DeadLetterTopic(RepairTopic):
         return "would be done again" if dry_run else "to be done again"
 
     @asynccontextmanager
-    async def redriver(self, topic: OpenTopic, options: RedriveOptions) -> AsyncIterator[Redriver]:
-        """Yield an object that redrives messages.
-
-        Raises:
-            MissingTopicError: The accepted topic does not exist.
-        """
-        if topic.partitions:
-            await require_accepted(topic.cluster, self._address)
+    async def redriver(self, log: RedriveLog, options: RedriveOptions) -> AsyncIterator[Redriver]:
+        """Yield an object that redrives messages."""
+        if log.partitions:
+            await require_accepted(log.cluster, self._address)
         async with LeaseHolders(self._settings, self._address) as holders:
-            yield LetterRedrive(self._address, self.kafka, topic.cluster, holders, options)
+            yield LetterRedrive(log, options, self._address, holders)
 
     @asynccontextmanager
-    async def unblocker(self, topic: OpenTopic, *, dry_run: bool) -> AsyncIterator[Unblock]:
-        """Yield a function that unblocks groups behind dropped dead letters.
-
-        Raises:
-            MissingTopicError: The accepted topic does not exist.
-        """
-        if topic.partitions and not dry_run:
-            await require_accepted(topic.cluster, self._address)
+    async def unblocker(self, log: RedriveLog, *, dry_run: bool) -> AsyncIterator[Unblock]:
+        """Yield a function that unblocks groups behind dropped dead letters."""
+        if log.partitions and not dry_run:
+            await require_accepted(log.cluster, self._address)
         async with LeaseHolders(self._settings, self._address) as holders:
-
-            async def unblock(letters: Sequence[Refused]) -> list[tuple[Refused, str]]:
-                return await _unblock(holders, letters)
-
-            yield unblock
+            yield partial(_unblock, holders)
 
     async def waiting(self, rows: Sequence[Row]) -> Mapping[Place, bool | None]:
         """Return whether groups wait behind open dead letters; None = unknown.
@@ -126,17 +115,10 @@ class LetterRedrive(Redriver):
     """Redrives the messages of dead letters."""
 
     def __init__(
-        self,
-        address: AddressSettings,
-        kafka: KafkaSettings,
-        cluster: Cluster,
-        holders: LeaseHolders,
-        options: RedriveOptions,
+        self, log: RedriveLog, options: RedriveOptions, address: AddressSettings, holders: LeaseHolders
     ) -> None:
-        super().__init__(options)
+        super().__init__(log, options)
         self._address = address
-        self._kafka = kafka
-        self._cluster = cluster
         self._holders = holders
 
     async def redrive(self, partition: RedrivePartition, chunk: Sequence[Refused]) -> None:
@@ -159,54 +141,48 @@ class LetterRedrive(Redriver):
                     self.result.leave(letter.refused, answer.left)
         if done:
             await partition.settle(sorted(done))
-            self.result.add_done(len(done))
+            self.result.done += len(done)
             output.say(f"redriven  {partition}  {len(done)} up to offset {max(done)}")
 
     async def try_out(self, _: RedrivePartition, records: Sequence[Refused]) -> None:
         """Print what would happen to these dead letters."""
         for refused, accepted in await self._sound(records):
-            self.result.add_done()
+            self.result.done += 1
             output.say(
                 f"would redrive  {refused.place}  {accepted} for {refused.consumer_group}  {refused.reason}"
             )
 
     async def _sound(self, records: Sequence[Refused]) -> list["_Letter"]:
         """Return the dead letters that may be redriven; skip the others with a reason."""
-        due = []
-        for refused in records:
-            reason = self._refusal(refused)
-            if reason or refused.accepted is None:
-                self.result.leave(refused, reason)
-            else:
-                due.append(_Letter(refused, refused.accepted))
-        messages = await records_at(self._cluster, self._kafka, {letter.accepted for letter in due})
+        topic = self._address.accepted_topic
+        places = {place for letter in records if (place := letter.accepted) and place.topic == topic}
+        messages = await records_at(self.log.cluster, self.log.kafka, places)
         sound = []
-        for item in due:
-            group = item.refused.consumer_group
-            reason = _difference(item.refused, messages.get(item.accepted))
-            if not reason and await self._holders.is_unknown(group, item.accepted.partition):
-                reason = (
-                    f"{group} has no progress there: it was forgotten, or it never consumed; start a consumer of it, then redrive; or drop the "
-                    "dead letter"
-                )
-            if reason:
-                self.result.leave(item.refused, reason)
+        for letter in records:
+            reason = await self._refusal(letter, messages)
+            if reason or letter.accepted is None:
+                self.result.leave(letter, reason)
             else:
-                sound.append(item)
+                sound.append(_Letter(letter, letter.accepted))
         return sound
 
-    def _refusal(self, letter: Refused) -> str:
-        if letter.accepted is None or not letter.consumer_group:
+    async def _refusal(self, letter: Refused, messages: Mapping[Place, Any]) -> str:
+        accepted, group = letter.accepted, letter.consumer_group
+        if accepted is None or not group:
+            return "it does not name the place of its message, as no consumer of Ringfence wrote it; publish it again"
+        if accepted.topic != self._address.accepted_topic:
             return (
-                "it does not name the place of its message, as no consumer of Ringfence wrote it; "
-                "publish it again"
-            )
-        if letter.accepted.topic != self._address.accepted_topic:
-            return (
-                f"its message is in {letter.accepted.topic}, which is no longer the accepted topic of "
+                f"its message is in {accepted.topic}, which is no longer the accepted topic of "
                 f"{self._address.name}"
             )
-        return self.options.too_often(letter)
+        if reason := self.options.too_often(letter) or _difference(letter, messages.get(accepted)):
+            return reason
+        if await self._holders.is_unknown(group, accepted.partition):
+            return (
+                f"{group} has no progress there: it was forgotten, or it never consumed; start a consumer of it, then redrive; or drop the "
+                "dead letter"
+            )
+        return ""
 
 
 class _Letter(NamedTuple):
@@ -251,22 +227,18 @@ async def _unblock(holders: LeaseHolders, letters: Sequence[Refused]) -> list[tu
         and letter.accepted[1:] in await holders.blocked(letter.consumer_group)
     ]
     for (group, number), items in _by_holder(waiting):
-        change = _unblocking([(item.refused.key, item.accepted.offset) for item in items])
         redrives = {item.accepted.offset: item.refused.redriven + 1 for item in items}
-        answer = await holders.change(group, number, redrives, "drop", change)
+        answer = await holders.change(group, number, redrives, "drop", partial(_finish, items))
         left += ((item.refused, answer.left) for item in items if item.accepted.offset not in answer.done)
         for offset in answer.done:
             output.say(f"unblocked  {number}/{offset} of {group}: its group continues without it")
     return left
 
 
-def _unblocking(letters: Sequence[tuple[bytes | None, int]]) -> Callable[[Window], None]:
-    def change(window: Window) -> None:
-        if any(group is None for group, _ in letters):
-            raise RepairError(
-                "a message without a group can be dropped only by the consumer that holds it: start one, and run this again"
-            )
-        for _, offset in letters:
-            window.finish(offset, End.GONE)
-
-    return change
+def _finish(letters: Sequence[_Letter], window: Window) -> None:
+    if any(letter.refused.key is None for letter in letters):
+        raise RepairError(
+            "a message without a group can be dropped only by the consumer that holds it: start one, and run this again"
+        )
+    for letter in letters:
+        window.finish(letter.accepted.offset, End.GONE)

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -42,9 +42,7 @@ def document(row: Row) -> dict[str, Any]:
     refused, group, settled, _ = row
     shown = {
         "place": f"{refused.place.partition}/{refused.place.offset}",
-        "topic": refused.place.topic,
-        "partition": refused.place.partition,
-        "offset": refused.place.offset,
+        **refused.place._asdict(),
         "reason": refused.reason,
         "source": refused.source or None,
         "group": None if group is None else group_names.shown(group),
@@ -83,49 +81,48 @@ def show_one(row: Row, *, as_json: bool) -> None:
         print_one(row)
         return
     refused = row.refused
+    headers = [[name, readable(value)] for name, value in refused.headers]
     _dump(
-        document(row)
-        | {
-            "key": readable(refused.key),
-            "value": readable(refused.value),
-            "headers": [[name, readable(value)] for name, value in refused.headers],
-        }
+        document(row) | {"key": readable(refused.key), "value": readable(refused.value), "headers": headers}
     )
 
 
 def print_rows(topic: str, rows: Sequence[Row]) -> None:
     """Print a table without the columns that are the same in all rows, because terminals are narrow."""
     settled = sum(row.settled for row in rows)
-    console = terminal.console()
     groups = sorted({row.refused.consumer_group for row in rows})
     of = f" of {groups[0]}" if groups[0] and len(groups) == 1 else ""
     title = f"{topic}{of}: {len(rows) - settled:,} open" + (f", {settled:,} settled" if settled else "")
-    columns = [(name, cell) for name, cell, kept in _columns(rows, groups) if kept]
-    table = Table(*(name for name, _ in columns), title=title)
-    for row in rows[:SHOWN_MAX]:
-        table.add_row(*(cell(row) for _, cell in columns))
+    kept = {
+        "consumer group": len(groups) > 1,
+        "tried": groups != [""],
+        "redriven": any(row.refused.redriven for row in rows),
+    }
+    names = [name for name in _cells(rows[0]) if kept.get(name, True)]
+    table = Table(*names, title=title)
+    for cells in map(_cells, rows[:SHOWN_MAX]):
+        table.add_row(*(cells[name] for name in names))
+    console = terminal.console()
     terminal.print_table(table, console)
     if len(rows) > SHOWN_MAX:
         console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
         kinds = Counter(row.refused.reason for row in rows if not row.settled)
         for reason, count in kinds.most_common(REASONS_MAX):
-            shown = _shortened(printable(reason), REASON_LINE_MAX)
-            console.print(f"  {count:,}  {shown}", highlight=False, soft_wrap=True)
+            line = f"  {count:,}  {_shortened(printable(reason), REASON_LINE_MAX)}"
+            console.print(line, highlight=False, soft_wrap=True)
 
 
-def _columns(
-    rows: Sequence[Row], consumer_groups: Sequence[str]
-) -> list[tuple[str, Callable[[Row], str], bool]]:
-    redriven = any(row.refused.redriven for row in rows)
-    return [
-        ("place", lambda row: f"{row.refused.place.partition}/{row.refused.place.offset}", True),
-        ("age", lambda row: _age(row.refused), True),
-        ("consumer group", lambda row: row.refused.consumer_group, len(consumer_groups) > 1),
-        ("tried", lambda row: str(row.refused.attempts), consumer_groups != [""]),
-        ("group", lambda row: group_names.in_table(row.group), True),
-        ("redriven", lambda row: str(row.refused.redriven or ""), redriven),
-        ("reason", _reason, True),
-    ]
+def _cells(row: Row) -> dict[str, str]:
+    refused = row.refused
+    return {
+        "place": f"{refused.place.partition}/{refused.place.offset}",
+        "age": _age(refused),
+        "consumer group": refused.consumer_group,
+        "tried": str(refused.attempts),
+        "group": group_names.in_table(row.group),
+        "redriven": str(refused.redriven or ""),
+        "reason": _reason(row),
+    }
 
 
 def _shortened(text: str, most: int) -> str:
@@ -149,21 +146,18 @@ def print_one(row: Row) -> None:
     say(f"{'key':<15} {_in_line(refused.key)}")
     for header, content in refused.headers:
         say(f"{'header':<15} {header}: {_in_line(content)}")
-    text = readable(refused.value)
-    size = len(refused.value or b"")
-    if text is not None and len(text) > VALUE_SHOWN_MAX:
+    size, text = len(refused.value or b""), readable(refused.value) or ""
+    if len(text) > VALUE_SHOWN_MAX:
         text = f"{text[:VALUE_SHOWN_MAX]}… (--json has all)"
-    shown = "(none: a tombstone)" if text is None else printable(text, keep="\n\t")
+    shown = "(none: a tombstone)" if refused.value is None else printable(text, keep="\n\t")
     click.echo(f"{'value':<15} {size:,} bytes\n{shown}")
 
 
 def _in_line(value: bytes | None) -> str:
     text = readable(value)
-    if text is None:
+    if value is None or text is None:
         return "(none)"
-    return (
-        text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}… ({len(value or b''):,} bytes)"
-    )
+    return text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}… ({len(value):,} bytes)"
 
 
 def _age(refused: Refused) -> str:
@@ -209,34 +203,18 @@ class Result:
     left: list[tuple[Refused, str]] = field(default_factory=list)
     """Skipped records with the reason."""
 
-    def add_done(self, count: int = 1) -> None:
-        """Count finished records."""
-        self.done += count
-
     def leave(self, refused: Refused, reason: str) -> None:
         """Record a skipped record with the reason, but without its value, which may be large."""
         self.left.append((replace(refused, value=None), reason))
 
     def report(self, wanted: Wanted, what: str, outcome: str) -> int:
-        """Print the end of a command.
+        """Print the end of a command, with a line for each reason; return 1 if none was wanted, or some are left.
 
-        Args:
-            wanted: Records that it worked on.
-            what: Kind of record, in one or two words.
-            outcome: Outcome of the finished ones, in words.
-
-        Returns:
-            The exit code: 0 all wanted records are finished; 1 there were none, or some were skipped.
+        ``what`` is the kind of record, ``outcome`` that of the finished ones, in words.
         """
         if not self.done and not self.left:
             click.echo(f"nothing to do  {none_open(what, wanted)}")
             return NOTHING
-        self._print_left()
-        click.echo(f"{self.done} {outcome}, {len(self.left)} left")
-        return 1 if self.left else 0
-
-    def _print_left(self) -> None:
-        """Print a line for each reason, with the first place."""
         by_reason: dict[str, list[Refused]] = {}
         for refused, reason in self.left:
             by_reason.setdefault(reason, []).append(refused)
@@ -246,3 +224,5 @@ class Result:
             say(f"left  {count} ({place.partition}/{place.offset}{', …' if count > 1 else ''}): {reason}")
         if more := sum(len(records) for _, records in reasons[REASONS_MAX:]):
             say(f"left  {more} more")
+        click.echo(f"{self.done} {outcome}, {len(self.left)} left")
+        return 1 if self.left else 0

@@ -1,22 +1,24 @@
 """Quarantined records: records that a lane or a bridge refused are published again as new input records."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from agents.bridge.plan import Plan, plans
+from agents.bridge.plan import plans
 from agents.decision import bridge_headers
 from agents.decision.ids_and_groups import IdReader
+from agents.output.topic_batches import TopicBatches
 from app.commands.repair import output
-from app.commands.repair.records import RedriveOptions, Refused, Selection, Wanted, place_of, resend_advice
-from app.commands.repair.redrive_log import RedrivePartition
-from app.commands.repair.republish import Batches, InputTopic, Publisher, SizeCheck, as_read, outputs
-from app.commands.repair.scan import OpenTopic, records_at
+from app.commands.repair.records import RedriveOptions, Refused, place_of, resend_advice
+from app.commands.repair.redrive_log import RedriveLog, RedrivePartition
+from app.commands.repair.republish import UNLIMITED, Publisher, SizeCheck, outputs
+from app.commands.repair.scan import records_at
 from app.commands.repair.verbs import Redriver, RepairTopic
-from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.topics import TopicDescription, missing, unreported_settings
+from ringfence_kafka.admin.topics import missing, unreported_settings
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, MissingTopicError
 from ringfence_kafka.producer.transactional import NewBuilder, empty_batch
@@ -47,9 +49,7 @@ def find(settings: Settings, name: str, *, bridge: bool = False) -> Quarantine:
     address = settings.address(name)
     if address is not None and not bridge:
         return Quarantine(name, settings.kafka, address.quarantine_topic, address.input_topic, address)
-    known: list[Plan] = []
-    if settings.bridges or settings.cluster_connections:
-        known = plans(settings)
+    known = plans(settings) if settings.bridges or settings.cluster_connections else []
     for plan in known:
         if plan.name == name:
             return Quarantine(
@@ -73,14 +73,10 @@ class QuarantineTopic(RepairTopic):
         replication_factor = quarantine.address.replication_factor
         super().__init__(quarantine.kafka, settings.app.id, quarantine.topic, replication_factor)
         self.show_verb = ["quarantine", "show", name, *(["--bridge"] if bridge else [])]
+        self.only_own = quarantine.bridged
         self._settings = settings
         self._quarantine = quarantine
         self._reader = IdReader(quarantine.address)
-
-    def wanted(self, selection: Selection, *, settled_too: bool = False, limit: int | None = None) -> Wanted:
-        """Return the wanted records. For a bridge they include only records of this application."""
-        wanted = super().wanted(selection, settled_too=settled_too, limit=limit)
-        return replace(wanted, app_id=self.app_id) if self._quarantine.bridged else wanted
 
     def group_of(self, record: Any) -> bytes | None:
         """Return the group of a record."""
@@ -101,38 +97,31 @@ class QuarantineTopic(RepairTopic):
             self._settings.require_own_input(self._quarantine.address, "nothing was redriven", resend_advice)
 
     @asynccontextmanager
-    async def redriver(self, topic: OpenTopic, options: RedriveOptions) -> AsyncIterator[Redriver]:
-        """Yield an object that publishes records again.
+    async def redriver(self, log: RedriveLog, options: RedriveOptions) -> AsyncIterator[Redriver]:
+        """Yield an object that publishes records again."""
+        publisher = partial(self._publisher, log, options)
+        yield QuarantineRedrive(log, options, self._quarantine, await publisher(), publisher)
+
+    async def _publisher(self, log: RedriveLog, options: RedriveOptions) -> Publisher:
+        """Return a publisher for the present topics.
 
         Raises:
             MissingTopicError: The input does not exist, or the cluster does not show its settings.
         """
-
-        async def publisher() -> Publisher:
-            return await self._publisher(topic, options)
-
-        yield QuarantineRedrive(await publisher(), self._quarantine, topic.cluster, options, publisher)
-
-    async def _publisher(self, topic: OpenTopic, options: RedriveOptions) -> Publisher:
-        """Return a publisher for the present topics."""
         address, bridged = self._quarantine.address, self._quarantine.bridged
+        name = self._quarantine.target_topic
         others = () if bridged else self._settings.transaction_targets(address)
         behind = outputs(self.app_id, address, others, bridged=bridged)
-        described = (await topic.cluster.topics.describe([self._quarantine.target_topic, *behind])).topics
-        target = await self._target(topic.cluster, described)
-        topic.log.limit_batches(target.bytes_max)
-        size_check = SizeCheck(self.app_id, address, others, target, described, bridged=bridged)
-        return Publisher(target, address, options, bridged=bridged, size_check=size_check)
-
-    async def _target(self, cluster: Cluster, described: Mapping[str, TopicDescription]) -> InputTopic:
-        name = self._quarantine.target_topic
-        target = described.get(name)
-        if target is None:
-            raise MissingTopicError(missing("input topic", self._quarantine.address.name, name))
+        described = (await log.cluster.topics.describe([name, *behind])).topics
+        if (target := described.get(name)) is None:
+            raise MissingTopicError(missing("input topic", address.name, name))
         if target.config is None:
             raise MissingTopicError(unreported_settings(name))
-        ends = (cluster.offsets.high_watermark(name, number) for number in range(target.partitions))
-        return InputTopic(name, target.partitions, target.message_bytes_max, max(await asyncio.gather(*ends)))
+        log.limit_batches(target.message_bytes_max)
+        ends = (log.cluster.offsets.high_watermark(name, number) for number in range(target.partitions))
+        end = max(await asyncio.gather(*ends))
+        size_check = SizeCheck(self.app_id, address, others, target, described, end=end, bridged=bridged)
+        return Publisher(target, address, options, bridged=bridged, size_check=size_check)
 
 
 class QuarantineRedrive(Redriver):
@@ -140,20 +129,19 @@ class QuarantineRedrive(Redriver):
 
     def __init__(
         self,
-        publisher: Publisher,
-        quarantine: Quarantine,
-        cluster: Cluster,
+        log: RedriveLog,
         options: RedriveOptions,
-        renewed: Callable[[], Awaitable[Publisher]] | None = None,
+        quarantine: Quarantine,
+        publisher: Publisher,
+        renewed: Callable[[], Awaitable[Publisher]],
     ) -> None:
-        """Take ``renewed``, which returns a publisher for the present topics; None = topics do not change."""
-        super().__init__(options)
+        """Take ``renewed``, which returns a publisher for the present topics."""
+        super().__init__(log, options)
         self._publisher = publisher
         self._renewed = renewed
         self._current = False
         """Whether the publisher has read the topics within this chunk."""
         self._quarantine = quarantine
-        self._cluster = cluster
         self._hops: set[bytes] = set()
         """Hops of published records that came over bridges."""
 
@@ -162,19 +150,21 @@ class QuarantineRedrive(Redriver):
         self._current = False
         whole = [await self._whole(refused) for refused in chunk]
         offsets, count = [], 0
-        batches = Batches(self._quarantine.target_topic, partition.builder)
+        batches = TopicBatches(self._quarantine.target_topic, UNLIMITED, partition.builder, {}, 0.0)
+        now_ms = round(time.time() * 1000)  # retention deletes old records
         for refused in whole:
             if not self._repeats(refused):
                 if not await self._is_sound(refused, partition.builder):
                     continue
-                batches.append(self._publisher.published(refused))
+                record = self._publisher.published(refused)
+                batches.append(record.partition, now_ms, record.key, record.value, record.headers)
                 count += 1
             offsets.append(refused.place.offset)
         if not offsets:
             return
         await self.rate_limit.wait(len(offsets))
         await partition.settle(offsets, batches.finish())
-        self.result.add_done(count)
+        self.result.done += count
         output.say(f"redriven  {partition}  {count} up to offset {offsets[-1]}")
 
     async def try_out(self, _: RedrivePartition, records: Sequence[Refused]) -> None:
@@ -183,7 +173,7 @@ class QuarantineRedrive(Redriver):
         for refused in records:
             whole = await self._whole(refused)
             if not self._repeats(whole) and await self._is_sound(whole, empty_batch):
-                self.result.add_done()
+                self.result.done += 1
                 output.say(f"would redrive  {output.line(refused)}")
 
     async def _is_sound(self, whole: Refused, new_builder: NewBuilder) -> bool:
@@ -198,7 +188,7 @@ class QuarantineRedrive(Redriver):
 
     async def _too_large(self, whole: Refused, new_builder: NewBuilder) -> str:
         reason = self._publisher.too_large(self._publisher.published(whole), new_builder())
-        if reason and self._renewed is not None and not self._current:  # a redrive may last for hours
+        if reason and not self._current:  # a redrive may last for hours
             self._publisher, self._current = await self._renewed(), True
             reason = self._publisher.too_large(self._publisher.published(whole), new_builder())
         return reason
@@ -212,7 +202,7 @@ class QuarantineRedrive(Redriver):
         return self._hop(refused) in self._hops
 
     def _hop(self, refused: Refused) -> bytes | None:
-        if not self._quarantine.bridged and not bridge_headers.readable(as_read(refused)):
+        if not self._quarantine.bridged and not bridge_headers.readable(refused):
             return None  # records that no bridge wrote cannot be recognized as the same
         return dict(refused.headers).get(wire_names.HEADER_HOP)
 
@@ -223,7 +213,7 @@ class QuarantineRedrive(Redriver):
             return refused
         if source.topic != self._quarantine.target_topic:
             return refused
-        found = (await records_at(self._cluster, self._quarantine.kafka, [source])).get(source)
+        found = (await records_at(self.log.cluster, self._quarantine.kafka, [source])).get(source)
         if found is None:
             return refused
         if found.value == refused.value:

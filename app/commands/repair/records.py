@@ -10,15 +10,17 @@ from typing import Any, Final, NamedTuple
 
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import first_of
 
 Header = tuple[str, bytes | None]
 
+_ACCEPTED: Final = (
+    wire_names.DEAD_LETTER_TOPIC,
+    wire_names.DEAD_LETTER_PARTITION,
+    wire_names.DEAD_LETTER_OFFSET,
+)
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_DIGEST_NAMES: Final = frozenset({"bytes", "blake2b_256"})
-TIME_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-"""Seconds of each unit in options of commands."""
-_SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 _AT: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,18})")
 _SHOWN_MAX: Final = 5
 
@@ -75,7 +77,7 @@ class Refused:
     consumer_group: str = ""
     attempts: int = 0
     accepted: Place | None = None
-    digest: Digest | None = field(default=None)
+    digest: Digest | None = None
 
 
 def parse(topic: str, record: Any) -> Refused:
@@ -93,7 +95,7 @@ def parse(topic: str, record: Any) -> Refused:
         app_id=_text(known.get(wire_names.HEADER_BRIDGE_APP)),
         consumer_group=_text(known.get(wire_names.HEADER_CONSUMER_GROUP)),
         attempts=_number(known.get(wire_names.HEADER_ATTEMPTS)) or 0,
-        accepted=_accepted(known),
+        accepted=place_of("/".join(_text(known.get(name)) for name in _ACCEPTED)),
         digest=_digest(record.value),
     )
 
@@ -105,15 +107,6 @@ def place_of(text: str) -> Place | None:
     if not topic or len(found) != 2 or found[0] is None or found[1] is None:
         return None
     return Place(topic, found[0], found[1])
-
-
-def _accepted(headers: dict[str, bytes | None]) -> Place | None:
-    topic = _text(headers.get(wire_names.DEAD_LETTER_TOPIC))
-    partition = _number(headers.get(wire_names.DEAD_LETTER_PARTITION))
-    offset = _number(headers.get(wire_names.DEAD_LETTER_OFFSET))
-    if not topic or partition is None or offset is None:
-        return None
-    return Place(topic, partition, offset)
 
 
 def _text(value: bytes | None) -> str:
@@ -132,12 +125,11 @@ def _digest(value: bytes | None) -> Digest | None:
         found = json.loads(value)
     except ValueError:
         return None
-    if not isinstance(found, dict) or found.keys() != _DIGEST_NAMES:
-        return None
-    size, digest = found["bytes"], found["blake2b_256"]
-    if type(size) is not int or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        return None
-    return Digest(size, digest)
+    match found:
+        case {"bytes": int(size), "blake2b_256": str(digest), **rest}:
+            if not rest and type(size) is int and _DIGEST.fullmatch(digest):
+                return Digest(size, digest)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,15 +175,9 @@ class FilterCounts:
     foreign: Counter[str] = field(default_factory=Counter)
     """Records of other applications' bridges of this name. Only those know which are settled."""
 
-    def clear(self) -> None:
-        """Reset the counts before the topic is read again."""
-        self.count = 0
-        self.consumer_groups.clear()
-        self.foreign.clear()
-
     def __str__(self) -> str:
         groups = sorted(self.consumer_groups)
-        shown = f" (consumer groups: {_shown(groups)})" if groups else ""
+        shown = f" (consumer groups: {first_of(groups, _SHOWN_MAX)})" if groups else ""
         return f"{self.count} others are open{shown}"
 
     @property
@@ -199,15 +185,11 @@ class FilterCounts:
         """Number and applications of foreign records, and what to do; empty = no such records."""
         if not self.foreign:
             return ""
-        shown = _shown([f"{app}: {count}" for app, count in sorted(self.foreign.items())])
+        shown = first_of([f"{app}: {count}" for app, count in sorted(self.foreign.items())], _SHOWN_MAX)
         return (
             f"other applications' bridges of this name put records there: {shown}. They are not changed "
             "here: list, redrive or drop them with the configuration of that application"
         )
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN_MAX]) + (", …" if len(names) > _SHOWN_MAX else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,18 +238,6 @@ class RedriveOptions:
         if refused.redriven < self.redrives_max or self.force:
             return ""
         return f"redriven {refused.redriven} times already: fix the cause, then use --force"
-
-
-def span(text: str) -> float:
-    """Return the seconds of ``90s``, ``10m``, ``2h`` or ``7d``.
-
-    Raises:
-        ConfigurationError: The text has another form.
-    """
-    found = _SPAN.fullmatch(text.strip())
-    if found is None:
-        raise ConfigurationError(f"{text!r} is not a duration: write 90s, 10m, 2h or 7d")
-    return float(found[1]) * TIME_UNITS[found[2]]
 
 
 def parse_place(text: str) -> tuple[int, int]:

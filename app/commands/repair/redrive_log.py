@@ -45,16 +45,15 @@ class RedriveLog:
         self.cluster = cluster
         self.topic = topic
         self.topic_id = ""
+        self.partitions = 0
+        """Number of partitions; 0 = the topic does not exist."""
         self.batch_bytes_max = BATCH_BYTES_MAX
         """Size limit of published batches."""
         self.progress: ProgressTopic | None = None
         """None = the topic does not exist, so no record is settled."""
 
-    async def open(self, replication_factor: int | None = None) -> int:
+    async def open(self, replication_factor: int | None = None) -> None:
         """Look up the topics. With a replication factor, create a missing progress topic.
-
-        Returns:
-            Number of the topic's partitions; 0 = it does not exist.
 
         Raises:
             TopicError: The progress topic cannot be created.
@@ -63,7 +62,7 @@ class RedriveLog:
         progress = wire_names.progress_topic(self.app_id)
         counts = await self.cluster.topics.partition_counts([self.topic, progress])
         if self.topic not in counts:
-            return 0
+            return
         self.topic_id = (await self.cluster.topics.identity(self.topic)).topic_id
         if progress not in counts and replication_factor is not None:
             await self.cluster.topics.create(progress, PARTITIONS, replication_factor, dict(TOPIC_CONFIG))
@@ -72,7 +71,7 @@ class RedriveLog:
         if progress in counts:
             self.progress = ProgressTopic(self.kafka, self.app_id, self.cluster)
             await self.progress.start()
-        return counts[self.topic]
+        self.partitions = counts[self.topic]
 
     def limit_batches(self, bytes_max: int) -> None:
         """Limit published batches to the size that the target accepts."""
@@ -83,18 +82,16 @@ class RedriveLog:
         if self.progress is not None:
             await self.progress.stop()
 
-    def partition(self, number: int) -> "RedrivePartition":
-        """Return a partition, whose progress is not loaded yet."""
-        return RedrivePartition(self, number)
-
 
 class RedrivePartition:
     """One partition. Read it from :attr:`begin`, and report each record to :meth:`delivered`."""
 
-    def __init__(self, topic: RedriveLog, number: int) -> None:
-        self._topic = topic
+    def __init__(self, log: RedriveLog, number: int) -> None:
+        """Create it; its progress is not loaded yet."""
+        self.log = log
         self.number = number
-        self._key = progress_record.encode_key(wire_names.repair_group(topic.app_id), topic.topic, number)
+        self._group = wire_names.repair_group(log.app_id)
+        self._key = progress_record.encode_key(self._group, log.topic, number)
         self._watermark = Watermark()
         self._beat = 0
         self._parts = PartLayout()
@@ -103,7 +100,7 @@ class RedrivePartition:
         """Offset below which every record is settled or deleted."""
 
     def __str__(self) -> str:
-        return f"{self._topic.topic}/{self.number}"
+        return f"{self.log.topic}/{self.number}"
 
     async def fence(self) -> None:
         """Fence another redrive. Call it before :meth:`load` if records will be settled.
@@ -111,12 +108,10 @@ class RedrivePartition:
         Raises:
             RepairError: The transaction coordinator does not answer.
         """
-        topic = self._topic
-        identity = wire_names.consumer_transactional_id(
-            topic.app_id, wire_names.repair_group(topic.app_id), topic.topic, self.number
-        )
+        log = self.log
+        identity = wire_names.consumer_transactional_id(log.app_id, self._group, log.topic, self.number)
         self._producer = TransactionalProducer(
-            topic.kafka, identity, f"repair/{self}", batch_bytes_max=topic.batch_bytes_max
+            log.kafka, identity, f"repair/{self}", batch_bytes_max=log.batch_bytes_max
         )
         try:
             await self._producer.fence(LIMIT_S)
@@ -128,10 +123,10 @@ class RedrivePartition:
 
     async def load(self) -> None:
         """Load which records are settled."""
-        topic = self._topic
-        start = await topic.cluster.offsets.log_start(topic.topic, self.number)
-        known = await topic.progress.latest(self._key) if topic.progress is not None else None
-        if known is None or known.topic_id != topic.topic_id:
+        log = self.log
+        start = await log.cluster.offsets.log_start(log.topic, self.number)
+        known = await log.progress.latest(self._key) if log.progress is not None else None
+        if known is None or known.topic_id != log.topic_id:
             self._watermark = Watermark(start)
         else:
             self._watermark, self._beat = Watermark(known.next, known.finished), known.beat
@@ -162,16 +157,15 @@ class RedrivePartition:
             RepairError: Another redrive works on the partition; or the write failed, and only :meth:`load`
                 shows whether it was committed.
         """
-        if self._producer is None or self._topic.progress is None:
+        progress, watermark = self.log.progress, self._watermark
+        if self._producer is None or progress is None:
             raise AssertionError(f"{self} is not taken")
-        watermark = self._watermark
         for offset in offsets:
             watermark.finish(offset)
         self._beat += 1
         written = Progress(
-            watermark.next, watermark.runs(), holder=HOLDER, beat=self._beat, topic_id=self._topic.topic_id
+            watermark.next, watermark.runs(), holder=HOLDER, beat=self._beat, topic_id=self.log.topic_id
         )
-        progress = self._topic.progress
         change = self._parts.change(written.by_offset())
         records = progress_record.records(self._key, written, change)
         places = [

@@ -1,8 +1,8 @@
 """Composes redriven records from quarantined ones, and finds those that would be refused again. Pure."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from agents.decision.decide import Outcome
 from agents.decision.envelope import MalformedEnvelopeError
@@ -15,7 +15,7 @@ from agents.output.topic_batches import Outputs, TooLargeError
 from app.commands.repair.records import Header, RedriveOptions, Refused, place_of
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.producer.transactional import Builder, Outgoing, empty_batch
+from ringfence_kafka.producer.transactional import Builder, empty_batch
 from ringfence_kafka.protocol import hop_trace, wire_names
 from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables.ring import Checked, Verdict
@@ -28,80 +28,21 @@ _GOES: Final = frozenset(
 )  # fmt: skip
 _NOT_UTF_8: Final = "is not UTF-8"
 """Part of the reason for a record whose header names were changed."""
-_ANYTHING: Final = 2**31 - 1
+UNLIMITED: Final = 2**31 - 1
 """Size limit of a topic that does not exist, or whose settings the cluster does not show."""
 _WAY_OUT: Final = "it would be refused again: raise it there, or use --force"
 
 
 class Published(NamedTuple):
-    """Record to publish again."""
+    """Record to publish again, as a lane will read it."""
 
     partition: int
     key: bytes | None
     value: bytes | None
     headers: list[Header]
-
-
-class _Read(NamedTuple):
-    """Record as a lane reads it."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header]
-    offset: int
-    timestamp: int
-
-
-def as_read(refused: Refused) -> Any:
-    """Return a quarantined record as a lane reads it."""
-    return _Read(refused.key, refused.value, refused.headers, refused.place.offset, refused.timestamp)
-
-
-class Batches:
-    """Record batches of one topic, in order for each partition."""
-
-    def __init__(self, topic: str, new: Callable[[], Builder]) -> None:
-        self._topic = topic
-        self._new = new
-        self._open: dict[int, Builder] = {}
-        self._full: list[Outgoing] = []
-
-    def append(self, published: Published) -> None:
-        """Add a record to the open batch of its partition, or to a new one."""
-        builder = self._open.get(published.partition)
-        if builder is not None and _append(builder, published):
-            return
-        if builder is not None:
-            self._full.append(Outgoing(self._topic, published.partition, builder))
-        self._open[published.partition] = _alone(self._new(), published)
-
-    def finish(self) -> list[Outgoing]:
-        """Return all batches."""
-        return [
-            *self._full,
-            *(Outgoing(self._topic, partition, item) for partition, item in self._open.items()),
-        ]
-
-
-def _alone(builder: Builder, published: Published) -> Builder:
-    _append(builder, published)
-    return builder
-
-
-def _append(builder: Builder, published: Published) -> bool:
-    """Return whether the record had room. It gets the present time, because retention deletes old records."""
-    key, value, headers = published.key, published.value, published.headers
-    return builder.append(timestamp=None, key=key, value=value, headers=headers) is not None
-
-
-class InputTopic(NamedTuple):
-    """Topic that records are published to."""
-
-    name: str
-    partitions: int
-    bytes_max: int
-    end: int = 0
-    """End of its longest partition, since an accepted record has its input offset in a header."""
+    offset: int = 0
+    """0 = not known yet."""
+    timestamp: int = 0
 
 
 class Publisher:
@@ -109,7 +50,7 @@ class Publisher:
 
     def __init__(
         self,
-        target: InputTopic,
+        target: TopicDescription,
         address: AddressSettings,
         options: RedriveOptions,
         *,
@@ -143,15 +84,8 @@ class Publisher:
                 "it came over a cluster connection, and without its hop would be forwarded back: have it "
                 "sent again at its origin, or use --force"
             )
-        return self._missing_id(as_read(refused))
-
-    def _missing_id(self, record: Any) -> str:
-        if not self._ids_needed or is_envelope(record):
-            return ""
-        fault = self._reader.fault(record)
-        return (
-            f"{fault}: it would be refused again: have it sent again with an ID, or drop it" if fault else ""
-        )
+        fault = self._reader.fault(refused) if self._ids_needed and not is_envelope(refused) else ""
+        return fault and f"{fault}: it would be refused again: have it sent again with an ID, or drop it"
 
     def published(self, refused: Refused) -> Published:
         """Return a record with its key, value and headers."""
@@ -164,17 +98,19 @@ class Publisher:
         source = place_of(refused.source)
         if not self._bridged and source is not None and source.topic == self._target.name:
             return source.partition % self._target.partitions
-        (group,) = self._reader.groups([as_read(refused)])
+        (group,) = self._reader.groups([refused])
         if group is None:
-            (found,), _, _ = self._reader.ids([as_read(refused)])
+            (found,), _, _ = self._reader.ids([refused])
             group = None if found is None else found[1:]
         return 0 if group is None else self._home[group]
 
     def too_large(self, published: Published, builder: Builder) -> str:
         """Return why a record is too large, or an empty text. ``builder``: empty batch that gets it."""
-        size = _alone(builder, published).size()
-        if size > self._target.bytes_max:
-            return f"{size} bytes, {self._target.name} takes max.message.bytes = {self._target.bytes_max}: raise it there"
+        key, value, headers = published.key, published.value, published.headers
+        builder.append(timestamp=None, key=key, value=value, headers=headers)
+        size, bytes_max = builder.size(), self._target.message_bytes_max
+        if size > bytes_max:
+            return f"{size} bytes, {self._target.name} takes max.message.bytes = {bytes_max}: raise it there"
         return "" if self._options.force or self._size_check is None else self._size_check.refusal(published)
 
 
@@ -189,26 +125,30 @@ class SizeCheck:
         app_id: str,
         address: AddressSettings,
         others: Iterable[AddressSettings],
-        target: InputTopic,
+        target: TopicDescription,
         described: Mapping[str, TopicDescription],
         *,
+        end: int,
         bridged: bool = False,
     ) -> None:
         """Create the check for the present topics (``described``). Missing topics have no limit.
 
+        ``end``: end of the target's longest partition, since an accepted record has its input offset in a header.
         ``others``: addresses that parts of transactions may go to. ``bridged``: the target belongs to a
         bridge, so only the accepted topic of its workers is known.
         """
         others = tuple(others)
         # A duplicate may be too large to be diverted, but redriven records are checked as new ones.
         names = [*outputs(app_id, address, others), address.duplicates_topic]
-        known = {name: described[name] for name in names if name in described and described[name].config}
-        sizes = {name: known[name].message_bytes_max if name in known else _ANYTHING for name in names}
-        counts = {name: known[name].partitions if name in known else 1 for name in names}
+        sizes, counts = dict.fromkeys(names, UNLIMITED), dict.fromkeys(names, 1)
+        for name in described.keys() & names:
+            if described[name].config:
+                sizes[name], counts[name] = described[name].message_bytes_max, described[name].partitions
         self._emitter = Emitter(
             address, wire_names.forward_topic(app_id, address.name), Outputs(counts, sizes, {}), others
         )
         self._target = target
+        self._end = end
         self._bridged = bridged
         self._reader = IdReader(address)
         self._units = Units(address, others)
@@ -218,7 +158,7 @@ class SizeCheck:
     def refusal(self, published: Published) -> str:
         """Return why a lane would refuse a record; empty = it would not."""
         now_ms = round(time.time() * 1000)
-        record: Any = _Read(published.key, published.value, published.headers, self._target.end, now_ms)
+        record = published._replace(offset=self._end, timestamp=now_ms)
         source = wire_names.source(self._target.name, published.partition) + b"%d" % record.offset
         (own_id,), _, _ = self._reader.ids([record])
         (group,) = self._reader.groups([record])

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka.errors import KafkaError
 
@@ -18,28 +18,14 @@ from ringfence_kafka.errors import BrokerUnavailableError, named
 from ringfence_kafka.protocol import offset_ranges, wire_names
 from ringfence_kafka.readers.log_reader import LogReader, LogStalledError
 
-
-class OpenTopic(NamedTuple):
-    """Topic that can be read."""
-
-    log: RedriveLog
-    cluster: Cluster
-    partitions: int
-    """Number of partitions; 0 = the topic does not exist."""
-
-
-class Act(NamedTuple):
-    """Action for the wanted records of a partition."""
-
-    do: Callable[[RedrivePartition, Sequence[Refused]], Awaitable[None]]
-    writes: bool = False
-    """Whether to fence the partition before reading it."""
+Act = Callable[[RedrivePartition, Sequence[Refused]], Awaitable[None]]
+"""Action for the wanted records of a partition."""
 
 
 @asynccontextmanager
 async def opened(
     kafka: KafkaSettings, app_id: str, name: str, *, writes: int | None = None
-) -> AsyncIterator[OpenTopic]:
+) -> AsyncIterator[RedriveLog]:
     """Open a quarantine or dead-letter topic.
 
     ``writes``: records will be settled. It is the replication factor of the progress topic, if that must be
@@ -51,7 +37,8 @@ async def opened(
     async with Cluster(kafka, wire_names.repair_group(app_id)) as cluster:
         log = RedriveLog(kafka, app_id, cluster, name)
         try:
-            yield OpenTopic(log, cluster, await log.open(writes))
+            await log.open(writes)
+            yield log
         except (KafkaError, LogStalledError, TimeoutError) as error:
             raise BrokerUnavailableError(
                 f"{name}: {named(error)}: look at the brokers and at this user's rights, and run it again"
@@ -60,24 +47,30 @@ async def opened(
             await log.close()
 
 
-async def scan(topic: OpenTopic, wanted: Wanted, act: Act) -> None:
+async def scan(log: RedriveLog, wanted: Wanted, act: Act, *, writes: bool = False) -> None:
     """Read each partition to its present end, and act on the wanted records in order.
 
-    Later records are not read, so a redriven record that is refused again does not circulate.
+    Later records are not read, so a redriven record that is refused again does not circulate. ``writes``:
+    fence each partition before reading it.
     """
-    wanted.passed.clear()
-    log, now_ms, left = topic.log, time.time() * 1000, wanted.limit
+    now_ms, left = time.time() * 1000, wanted.limit
     at = {number for number, _ in wanted.selection.at}
-    ends = await topic.cluster.offsets.stable_ends([(log.topic, index) for index in range(topic.partitions)])
-    for number in range(topic.partitions):
+    ends = await log.cluster.offsets.stable_ends([(log.topic, index) for index in range(log.partitions)])
+    for number in range(log.partitions):
         if (at and number not in at) or left == 0:
             continue
-        partition = log.partition(number)
+        partition = RedrivePartition(log, number)
         try:
-            if act.writes:
+            if writes:
                 await partition.fence()
             await partition.load()
-            left = await _scan_partition(log, partition, ends[log.topic, number], wanted, act, now_ms, left)
+            start, end = partition.begin, ends[log.topic, number]
+            if wanted.settled_too:
+                start = await log.cluster.offsets.log_start(log.topic, number)
+            if at and not writes:  # settling a record needs all records before it
+                offsets = [offset for place, offset in wanted.selection.at if place == number]
+                start, end = max(start, min(offsets)), min(end, max(offsets) + 1)
+            left = await _scan_range(partition, (start, end), wanted, act, now_ms, left)
         finally:
             await partition.close()
 
@@ -86,16 +79,16 @@ class _EnoughError(Exception):
     """Enough records were found."""
 
 
-async def _scan_partition(
-    log: RedriveLog,
+async def _scan_range(
     partition: RedrivePartition,
-    end: int,
+    span: tuple[int, int],
     wanted: Wanted,
     act: Act,
     now_ms: float,
     left: int | None,
 ) -> int | None:
     """Return how many more records are wanted; None = all."""
+    log, (start, end) = partition.log, span
 
     async def consume(records: Sequence[Any]) -> None:
         nonlocal left
@@ -111,16 +104,10 @@ async def _scan_partition(
                 found.append(refused)
                 left = None if left is None else left - 1
         if found:
-            await act.do(partition, found)
+            await act(partition, found)
         if left == 0:
             raise _EnoughError
 
-    start = partition.begin
-    if wanted.settled_too:
-        start = await log.cluster.offsets.log_start(log.topic, partition.number)
-    if wanted.selection.at and not act.writes:  # settling a record needs all records before it
-        offsets = [offset for number, offset in wanted.selection.at if number == partition.number]
-        start, end = max(start, min(offsets)), min(end, max(offsets) + 1)
     with contextlib.suppress(_EnoughError):
         await LogReader(log.kafka).read_range(log.topic, partition.number, start, end, consume)
     return left
@@ -128,24 +115,21 @@ async def _scan_partition(
 
 async def records_at(cluster: Cluster, kafka: KafkaSettings, places: Collection[Place]) -> dict[Place, Any]:
     """Return the records at places in any topics, if they still exist."""
-    found: dict[Place, Any] = {}
-    counts = (
-        await cluster.topics.partition_counts(sorted({place.topic for place in places})) if places else {}
-    )
-    for (topic, number), items in groupby(sorted(places), lambda place: place[:2]):
-        if number >= counts.get(topic, 0):
-            continue
-        start = await cluster.offsets.log_start(topic, number)
-        end = await cluster.offsets.stable_end(topic, number)
-        offsets = {item.offset for item in items if start <= item.offset < end}
+    wanted, found = set(places), dict[Place, Any]()
 
-        async def consume(
-            records: Sequence[Any], topic: str = topic, number: int = number, offsets: set[int] = offsets
-        ) -> None:
-            for record in records:
-                if record.offset in offsets:
-                    found[Place(topic, number, record.offset)] = record
+    async def consume(records: Sequence[Any]) -> None:
+        for record in records:
+            place = Place(record.topic, record.partition, record.offset)
+            if place in wanted:
+                found[place] = record
 
-        for first, last in offset_ranges.near(sorted(offsets), APART_MAX):
-            await LogReader(kafka).read_range(topic, number, first, last + 1, consume)
+    topics = sorted({place.topic for place in places})
+    counts = await cluster.topics.partition_counts(topics) if topics else {}
+    for (topic, number), items in groupby(sorted(wanted), lambda place: place[:2]):
+        if number < counts.get(topic, 0):
+            start = await cluster.offsets.log_start(topic, number)
+            end = await cluster.offsets.stable_end(topic, number)
+            offsets = [item.offset for item in items if start <= item.offset < end]
+            for first, last in offset_ranges.near(offsets, APART_MAX):
+                await LogReader(kafka).read_range(topic, number, first, last + 1, consume)
     return found

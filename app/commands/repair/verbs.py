@@ -12,9 +12,9 @@ import click
 from app.commands.confirmation import confirmed
 from app.commands.repair import output
 from app.commands.repair.output import NOTHING, Result, Row
-from app.commands.repair.records import Place, RedriveOptions, Refused, Selection, Wanted
-from app.commands.repair.redrive_log import RedrivePartition
-from app.commands.repair.scan import Act, OpenTopic, opened, scan
+from app.commands.repair.records import FilterCounts, Place, RedriveOptions, Refused, Selection, Wanted
+from app.commands.repair.redrive_log import RedriveLog, RedrivePartition
+from app.commands.repair.scan import Act, opened, scan
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.escaping import printable
 from ringfence_kafka.process.command_line import suggest
@@ -52,7 +52,8 @@ class RateLimit:
 class Redriver(ABC):
     """Redrives records of one topic."""
 
-    def __init__(self, options: RedriveOptions) -> None:
+    def __init__(self, log: RedriveLog, options: RedriveOptions) -> None:
+        self.log = log
         self.options = options
         self.rate_limit = RateLimit(options.rate)
         self.result = Result()
@@ -67,12 +68,22 @@ class Redriver(ABC):
 
 
 class RepairTopic(ABC):
-    """Quarantine or dead-letter topic, with the actions of the commands."""
+    """Quarantine or dead-letter topic, with the commands.
+
+    A command returns 0 if it has done all, and 1 if there was nothing to do, or records are left.
+
+    Raises:
+        MissingTopicError: The target topic does not exist.
+        RepairError: Another redrive has started, or a write failed.
+        BrokerUnavailableError: The cluster does not answer.
+    """
 
     what: ClassVar[str]
     """Name of its records, in one or two words."""
     show_verb: Sequence[str]
     """Command that shows one of its records, without ``ringfence`` and the place."""
+    only_own = False
+    """Whether records of other applications are left alone."""
 
     def __init__(self, kafka: KafkaSettings, app_id: str, topic: str, replication_factor: int) -> None:
         """Take the ``replication_factor`` of the progress topic, if a command has to create it."""
@@ -80,14 +91,6 @@ class RepairTopic(ABC):
         self.app_id = app_id
         self.topic = topic
         self.replication_factor = replication_factor
-
-    def open(self, *, writes: bool = False) -> AbstractAsyncContextManager[OpenTopic]:
-        """Connect. ``writes``: records will be settled."""
-        return opened(self.kafka, self.app_id, self.topic, writes=self.replication_factor if writes else None)
-
-    def wanted(self, selection: Selection, *, settled_too: bool = False, limit: int | None = None) -> Wanted:
-        """Return the records that a command works on."""
-        return Wanted(selection, self.group_of, settled_too=settled_too, limit=limit)
 
     @abstractmethod
     def group_of(self, record: Any) -> bytes | None:
@@ -101,7 +104,7 @@ class RepairTopic(ABC):
         """Check, before reading, that records may be redriven."""
 
     @abstractmethod
-    def redriver(self, topic: OpenTopic, options: RedriveOptions) -> AbstractAsyncContextManager[Redriver]:
+    def redriver(self, log: RedriveLog, options: RedriveOptions) -> AbstractAsyncContextManager[Redriver]:
         """Yield an object that redrives records."""
 
     async def waiting(self, rows: Sequence[Row]) -> Mapping[Place, bool | None]:
@@ -109,128 +112,113 @@ class RepairTopic(ABC):
         return {}
 
     @asynccontextmanager
-    async def unblocker(self, topic: OpenTopic, *, dry_run: bool) -> AsyncIterator[Unblock]:
-        """Yield a function that unblocks groups behind dropped records."""
+    async def unblocker(self, log: RedriveLog, *, dry_run: bool) -> AsyncIterator[Unblock | None]:
+        """Yield a function that unblocks groups behind dropped records; None = none waits."""
+        yield None
 
-        async def nothing_waits(_: Sequence[Refused]) -> list[tuple[Refused, str]]:
-            return []
+    def _open(self, *, writes: bool = False) -> AbstractAsyncContextManager[RedriveLog]:
+        return opened(self.kafka, self.app_id, self.topic, writes=self.replication_factor if writes else None)
 
-        yield nothing_waits
+    def _wanted(self, selection: Selection, *, settled_too: bool = False, limit: int | None = None) -> Wanted:
+        return Wanted(selection, self.group_of, settled_too, limit, self.app_id if self.only_own else "")
 
+    def list_records(self, selection: Selection, *, settled_too: bool, as_json: bool) -> int:
+        """Print the open records, or with ``settled_too`` all records."""
+        wanted = self._wanted(selection, settled_too=settled_too)
 
-def list_records(topic: RepairTopic, selection: Selection, *, settled_too: bool, as_json: bool) -> int:
-    """Print the open records, or with ``settled_too`` all records; return 0.
+        async def read() -> list[Row]:
+            async with self._open() as log:
+                rows = await _rows(log, wanted)
+                waits = await self.waiting(rows)
+                return [row._replace(waits=waits.get(row.refused.place, False)) for row in rows]
 
-    Raises:
-        BrokerUnavailableError: The cluster does not answer.
-    """
-    wanted = topic.wanted(selection, settled_too=settled_too)
+        rows = asyncio.run(read())
+        output.show_rows(self.topic, rows, wanted, self.what, as_json=as_json)
+        _note_foreign(wanted)
+        if rows and not as_json:
+            place = rows[0].refused.place
+            suggest(*self.show_verb, f"{place.partition}/{place.offset}")
+        return 0
 
-    async def read() -> list[Row]:
-        async with topic.open() as found:
-            rows = await _rows(found, wanted)
-            waits = await topic.waiting(rows)
-            return [row._replace(waits=waits.get(row.refused.place, False)) for row in rows]
+    def show_record(self, at: tuple[int, int], *, as_json: bool) -> int:
+        """Print one record completely."""
+        wanted = self._wanted(Selection(at=[at]), settled_too=True)
 
-    rows = asyncio.run(read())
-    output.show_rows(topic.topic, rows, wanted, topic.what, as_json=as_json)
-    _note_foreign(wanted)
-    if rows and not as_json:
-        place = rows[0].refused.place
-        suggest(*topic.show_verb, f"{place.partition}/{place.offset}")
-    return 0
+        async def read() -> list[Row]:
+            async with self._open() as log:
+                return await _rows(log, wanted, whole=True)
 
-
-def show_record(topic: RepairTopic, at: tuple[int, int], *, as_json: bool) -> int:
-    """Print one record completely; return 1 if it does not exist. Raises as :func:`list_records` does."""
-    wanted = topic.wanted(Selection(at=[at]), settled_too=True)
-
-    async def read() -> list[Row]:
-        async with topic.open() as found:
-            return await _rows(found, wanted, whole=True)
-
-    rows = asyncio.run(read())
-    if rows:
-        output.show_one(rows[0], as_json=as_json)
-    else:
-        text = f"nothing  {topic.topic} has no record {at[0]}/{at[1]}: `list` shows what there is"
-        click.echo(text, err=True)
-    _note_foreign(wanted)
-    return 0 if rows else NOTHING
-
-
-def redrive(topic: RepairTopic, selection: Selection, options: RedriveOptions) -> int:
-    """Redrive the selected open records.
-
-    Returns:
-        0 all are redriven, or would be; 1 there are none, or some are skipped.
-
-    Raises:
-        MissingTopicError: The target topic does not exist.
-        RepairError: Another redrive has started, or a write failed.
-        BrokerUnavailableError: The cluster does not answer.
-    """
-    topic.require_redrivable()
-    wanted = topic.wanted(selection, limit=options.limit)
-    result = asyncio.run(_redrive(topic, wanted, options))
-    _note_foreign(wanted)
-    return result.report(wanted, topic.what, topic.outcome(dry_run=options.dry_run))
-
-
-async def _redrive(topic: RepairTopic, wanted: Wanted, options: RedriveOptions) -> Result:
-    async with topic.open(writes=not options.dry_run) as found, topic.redriver(found, options) as redriver:
-
-        async def act(partition: RedrivePartition, records: Sequence[Refused]) -> None:
-            for chunk in _chunks(records, redriver.rate_limit.chunk):
-                await redriver.redrive(partition, chunk)
-
-        if options.dry_run:
-            await _work(found, wanted, Act(redriver.try_out), "looking at records", redriver.result)
+        rows = asyncio.run(read())
+        if rows:
+            output.show_one(rows[0], as_json=as_json)
         else:
-            await _work(found, wanted, Act(act, writes=True), "redriving records", redriver.result)
-        return redriver.result
+            text = f"nothing  {self.topic} has no record {at[0]}/{at[1]}: `list` shows what there is"
+            click.echo(text, err=True)
+        _note_foreign(wanted)
+        return 0 if rows else NOTHING
 
+    def redrive(self, selection: Selection, options: RedriveOptions) -> int:
+        """Redrive the selected open records."""
+        self.require_redrivable()
+        wanted = self._wanted(selection, limit=options.limit)
+        result = asyncio.run(self._redrive(wanted, options))
+        _note_foreign(wanted)
+        return result.report(wanted, self.what, self.outcome(dry_run=options.dry_run))
 
-def drop(topic: RepairTopic, selection: Selection, *, dry_run: bool, yes: bool) -> int:
-    """Settle the selected open records without handling them. Returns and raises as :func:`redrive` does."""
-    wanted = topic.wanted(selection)
-    result = asyncio.run(_drop(topic, wanted, dry_run=dry_run, yes=yes))
-    _note_foreign(wanted)
-    return result.report(wanted, topic.what, "would be dropped" if dry_run else "dropped")
+    async def _redrive(self, wanted: Wanted, options: RedriveOptions) -> Result:
+        async with self._open(writes=not options.dry_run) as log, self.redriver(log, options) as redriver:
 
+            async def act(partition: RedrivePartition, records: Sequence[Refused]) -> None:
+                for chunk in _chunks(records, redriver.rate_limit.chunk):
+                    await redriver.redrive(partition, chunk)
 
-async def _drop(topic: RepairTopic, wanted: Wanted, *, dry_run: bool, yes: bool) -> Result:
-    async with topic.open(writes=not dry_run) as found, topic.unblocker(found, dry_run=dry_run) as unblock:
-        rows = await _rows(found, wanted)
-        if dry_run:
-            for row in rows:
-                output.say(f"would drop  {output.line(row.refused)}")
-            return Result(len(rows))
-        result = Result()
-        if not rows:
+            if options.dry_run:
+                await _work(log, wanted, redriver.try_out, "looking at records", redriver.result)
+            else:
+                await _work(log, wanted, act, "redriving records", redriver.result, writes=True)
+            return redriver.result
+
+    def drop(self, selection: Selection, *, dry_run: bool, yes: bool) -> int:
+        """Settle the selected open records without handling them. ``yes``: do not ask."""
+        wanted = self._wanted(selection)
+        result = asyncio.run(self._drop(wanted, dry_run=dry_run, yes=yes))
+        _note_foreign(wanted)
+        return result.report(wanted, self.what, "would be dropped" if dry_run else "dropped")
+
+    async def _drop(self, wanted: Wanted, *, dry_run: bool, yes: bool) -> Result:
+        async with self._open(writes=not dry_run) as log, self.unblocker(log, dry_run=dry_run) as unblock:
+            rows = await _rows(log, wanted)
+            if dry_run:
+                for row in rows:
+                    output.say(f"would drop  {output.line(row.refused)}")
+                return Result(len(rows))
+            result = Result()
+            if not rows:
+                return result
+            question = f"Drop {len(rows)} {self.what} of {self.topic}? They will never be processed"
+            confirmed(question, yes=yes)
+            # the operator has not confirmed records that came later
+            confirmed_places = {row.refused.place for row in rows}
+
+            async def act(partition: RedrivePartition, records: Sequence[Refused]) -> None:
+                for chunk in _chunks([item for item in records if item.place in confirmed_places], CHUNK_MAX):
+                    left = await unblock(chunk) if unblock else []
+                    for refused, reason in left:
+                        result.leave(refused, reason)
+                    kept = {refused.place for refused, _ in left}
+                    dropped = [refused for refused in chunk if refused.place not in kept]
+                    if dropped:
+                        await partition.settle([refused.place.offset for refused in dropped])
+                    for refused in dropped:
+                        output.say(f"dropped  {output.line(refused)}")
+                    result.done += len(dropped)
+
+            again = replace(wanted, passed=FilterCounts())  # the first scan has counted
+            await _work(log, again, act, f"dropping {self.what}", result, writes=True)
             return result
-        confirmed(f"Drop {len(rows)} {topic.what} of {topic.topic}? They will never be processed", yes=yes)
-        # the operator has not confirmed records that came later
-        confirmed_places = {row.refused.place for row in rows}
-
-        async def act(partition: RedrivePartition, records: Sequence[Refused]) -> None:
-            for chunk in _chunks([item for item in records if item.place in confirmed_places], CHUNK_MAX):
-                left = await unblock(chunk)
-                for refused, reason in left:
-                    result.leave(refused, reason)
-                kept = {refused.place for refused, _ in left}
-                dropped = [refused for refused in chunk if refused.place not in kept]
-                if dropped:
-                    await partition.settle([refused.place.offset for refused in dropped])
-                for refused in dropped:
-                    output.say(f"dropped  {output.line(refused)}")
-                result.add_done(len(dropped))
-
-        await _work(found, wanted, Act(act, writes=True), f"dropping {topic.what}", result)
-        return result
 
 
-async def _rows(topic: OpenTopic, wanted: Wanted, *, whole: bool = False) -> list[Row]:
+async def _rows(log: RedriveLog, wanted: Wanted, *, whole: bool = False) -> list[Row]:
     """Read the wanted records, the oldest first. Values, which may be large, are kept only with ``whole``."""
     rows: list[Row] = []
 
@@ -239,21 +227,23 @@ async def _rows(topic: OpenTopic, wanted: Wanted, *, whole: bool = False) -> lis
             kept = refused if whole else replace(refused, value=None)
             rows.append(Row(kept, wanted.group_of(refused), partition.is_settled(refused.place.offset)))
 
-    with reading(topic.log.topic):
-        await scan(topic, wanted, Act(keep))
+    with reading(log.topic):
+        await scan(log, wanted, keep)
     return sorted(rows, key=lambda row: (row.refused.timestamp, row.refused.place))
 
 
-async def _work(topic: OpenTopic, wanted: Wanted, act: Act, step: str, result: Result) -> None:
-    done = "done" if act.writes else "would be done"
+async def _work(
+    log: RedriveLog, wanted: Wanted, act: Act, step: str, result: Result, *, writes: bool = False
+) -> None:
+    done = "done" if writes else "would be done"
     with steps() as progress, observed(progress.add_records):
-        progress.start_step(f"{step} of {topic.log.topic}")
+        progress.start_step(f"{step} of {log.topic}")
         progress.count(
             lambda: (
                 f"{counted(progress.records, 'record')} read, {result.done:,} {done}, {len(result.left):,} left"
             )
         )
-        await scan(topic, wanted, act)
+        await scan(log, wanted, act, writes=writes)
 
 
 def _chunks(records: Sequence[Refused], size: int) -> Iterator[Sequence[Refused]]:

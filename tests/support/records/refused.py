@@ -3,7 +3,8 @@
 from typing import Any, NamedTuple
 
 from app.commands.repair.records import Place, RedriveOptions, Refused
-from app.commands.repair.republish import InputTopic, Publisher
+from app.commands.repair.republish import Publisher
+from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings
 
 
@@ -26,7 +27,7 @@ def refused_record(**changes: Any) -> Refused:
 def publisher_of(
     *, bytes_max: int = 1_000, bridged: bool = False, force: bool = False, **address: Any
 ) -> Publisher:
-    target = InputTopic("orders", 4, bytes_max)
+    target = TopicDescription("orders", 4, {"max.message.bytes": str(bytes_max)})
     return Publisher(
         target, AddressSettings(name="orders", **address), RedriveOptions(force=force), bridged=bridged
     )

@@ -20,7 +20,8 @@ def _redrive(
     publisher: Publisher, renewed: Callable[[], Awaitable[Publisher]] | None = None, *, bridged: bool = False
 ) -> QuarantineRedrive:
     quarantine = Quarantine("orders", None, "q", "orders", None, bridged)  # type: ignore[arg-type]
-    return QuarantineRedrive(publisher, quarantine, None, RedriveOptions(), renewed)  # type: ignore[arg-type]
+    again = renewed or AsyncMock(return_value=publisher)
+    return QuarantineRedrive(None, RedriveOptions(), quarantine, publisher, again)  # type: ignore[arg-type]
 
 
 async def test_a_dry_run_says_what_would_be_left(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from agents.decision.item import RESENT
 from app.commands.repair.records import Digest
-from app.commands.repair.republish import InputTopic, Published, SizeCheck, outputs
+from app.commands.repair.republish import Published, SizeCheck, outputs
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate
 from tests.support import kafka
@@ -81,9 +81,8 @@ def _room(sizes: dict[str, int | None], *, bridged: bool = False, end: int = 7, 
         for name, size in sizes.items()
     }
     own = ORDERS.model_copy(update=address)
-    return SizeCheck(
-        "app", own, [PAYMENTS], InputTopic("orders", 4, 2**31 - 1, end), described, bridged=bridged
-    )
+    target = TopicDescription("orders", 4, {})
+    return SizeCheck("app", own, [PAYMENTS], target, described, end=end, bridged=bridged)
 
 
 def _published(size: int, partition: int = 3, **changes: Any) -> Published:
