@@ -6,7 +6,7 @@ Each part goes to its own group and address. One lane accepts all parts at once,
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from agents.batch.batch import Record
+from agents.batch.record import RecordContent
 from agents.decision import envelope
 from agents.decision.envelope import MalformedEnvelopeError, Part
 from agents.decision.fast_envelope import Headers
@@ -58,7 +58,7 @@ class Units:
         }
         """Addresses for which a part with only key and value has no ID, and its key as group."""
 
-    def open(self, record: Record, own_id: bytes | None) -> Unit:
+    def open(self, record: RecordContent, own_id: bytes | None) -> Unit:
         """Return the parts of an envelope. ``own_id``: encoded ID of the envelope itself.
 
         Raises:

@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, field_validator
 
@@ -75,34 +75,24 @@ class PartLine(Line):
     """Target address; null or missing = the address that the transaction is sent to."""
 
 
-class _Envelope(_Headed):
-    parts: list[Any]
-    """Each part is validated separately, so that an error can name it."""
-
-
-class TransactionLine(NamedTuple):
+class TransactionLine(_Headed):
     """Messages that are accepted together or not at all."""
 
-    id: str | None
-    group: str | None
-    headers: tuple[tuple[str, str | None], ...]
-    parts: list[PartLine]
+    parts: list[Any]
+    """Each part is validated separately as :class:`PartLine`, so that an error can name it."""
 
 
 _KEYS: Final[dict[type[_Headed], tuple[str, ...]]] = {
     Line: ("id", "group", "value", "headers"),
     PartLine: ("address", "id", "group", "value", "headers"),
-    _Envelope: ("id", "group", "parts", "headers"),
+    TransactionLine: ("id", "group", "parts", "headers"),
 }
 
 
 def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line | TransactionLine:
-    """Parse one line.
+    """Parse one line. It may not have ``id`` and one of the ``id_headers``.
 
-    Args:
-        raw: UTF-8 bytes.
-        id_headers: Headers that carry a duplicate ID. A line may not have one of them and ``id``. For parts,
-            the caller checks this with :func:`check_id`, because they may belong to other addresses.
+    For parts, the caller checks this with :func:`check_id`, because they may belong to other addresses.
 
     Raises:
         ValueError: The line is not valid. The message has the problem, the fix, and a part as ``i/N``, but
@@ -119,9 +109,9 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
         check_id(line, id_headers)
         return line
     try:
-        envelope = _Envelope.model_validate_json(raw)
+        envelope = TransactionLine.model_validate_json(raw)
     except ValidationError as error:
-        raise ValueError(_explain(error, _Envelope)) from error
+        raise ValueError(_explain(error, TransactionLine)) from error
     _require_single_keys(raw)
     check_id(envelope, id_headers)
     parts = []
@@ -129,35 +119,21 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
         try:
             parts.append(PartLine.model_validate(part))
             _check_payload(parts[-1])
-        except ValidationError as error:
-            raise ValueError(f"part {number}/{len(envelope.parts)}: {_explain(error, PartLine)}") from error
         except ValueError as error:
-            raise ValueError(f"part {number}/{len(envelope.parts)}: {error}") from error
-    return TransactionLine(envelope.id, envelope.group, envelope.headers, parts)
+            fault = _explain(error, PartLine) if isinstance(error, ValidationError) else error
+            raise ValueError(f"part {number}/{len(envelope.parts)}: {fault}") from error
+    return envelope.model_copy(update={"parts": parts})
 
 
 def check_id(line: _Headed, id_headers: tuple[str, ...]) -> None:
-    """Check that a line does not have both ``id`` and a header with an ID.
-
-    Raises:
-        ValueError: It has both.
-    """
-    if line.id is None:
-        return
+    """Raise ValueError if a line has both ``id`` and a header with an ID."""
     for name, _ in line.headers:
-        if name in id_headers:
+        if line.id is not None and name in id_headers:
             raise ValueError(f"headers: {name!r} is a duplicate ID beside id = {line.id!r}: give one of them")
 
 
 def _require_single_keys(raw: bytes) -> None:
-    """Refuse a key that occurs twice in one object, at any depth: a parser would keep only the last value.
-
-    Args:
-        raw: A line that is valid JSON.
-
-    Raises:
-        ValueError: A key is repeated; the message names it.
-    """
+    """Raise ValueError if a key occurs twice in an object, at any depth: a parser would keep only the last value."""
     # numbers stay text, because only keys matter and Python refuses to convert very long numbers
     json.loads(raw.decode(), object_pairs_hook=_single_keys, parse_int=str, parse_float=str)
 
@@ -209,7 +185,7 @@ def _explained(error: dict[str, Any], model: type[_Headed]) -> str:
 
 
 def _unknown(key: str, model: type[_Headed]) -> str:
-    if model is _Envelope and key == "value":
+    if model is TransactionLine and key == "value":
         return "value beside parts: give one of them; each part has a value of its own"
     also = ("parts",) if model is Line else ()
     near = difflib.get_close_matches(key, _KEYS[model] + also, n=1)

@@ -10,70 +10,43 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka import KafkaError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.commands.send.json_lines import InputError, parse
 from app.commands.send.send_record import Composer
-from app.commands.send.sender import AWAY, DELIVERY_LIMIT_S, Sender, ranges
-from ringfence_kafka.auth.access_errors import nobody
-from ringfence_kafka.auth.client_options import refusal
-from ringfence_kafka.auth.tls import confluent_options
+from app.commands.send.sender import AWAY, DELIVERY_LIMIT_S, Sender
+from app.commands.topics.topics import connected
+from ringfence_kafka.admin.topic_admin import describe
+from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError
 from ringfence_kafka.process.step_progress import steps, watched
+from ringfence_kafka.protocol import offset_ranges
 from ringfence_kafka.wording import counted
 
-ANSWER_LIMIT_S: Final = 5.0
-"""Time limit for the first answer of a broker, in seconds."""
 _RANGES_SHOWN_MAX: Final = 20
-_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 
 
-def partition_count(kafka: KafkaSettings, topic: str) -> int:
-    """Return the number of partitions. The admin client does not create the topic.
+async def input_topic(kafka: KafkaSettings, name: str) -> TopicDescription:
+    """Describe the topic, without creating it.
 
     Raises:
         BrokerUnavailableError: No broker answers, or all deny access.
         MissingTopicError: The topic does not exist, or this user may not see it.
     """
-    reasons: list[KafkaError] = []
-    admin = AdminClient(confluent_options(kafka) | {"error_cb": reasons.append})
-    asked = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_LIMIT_S)
-    try:
-        return len(asked[topic].result().partitions)
-    except KafkaException as error:
-        code = error.args[0].code()
-        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise MissingTopicError(
-                f"topic {topic!r} does not exist: run 'ringfence topics create'"
-            ) from error
-        if code not in AWAY | _REFUSED:
-            raise MissingTopicError(
-                f"topic {topic!r} cannot be used ({error.args[0].str()}): fix that"
-            ) from error
-        if refused := asyncio.run(refusal(kafka)):
-            raise refused from error
-        admin.poll(0)
-        reason = f" ({reasons[0].str()})" if reasons else ""
-        raise nobody(kafka, reason) from error
-
-
-def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int | None:
-    """Return ``max.message.bytes`` of the topic; None = this user may not see it."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    admin = AdminClient(confluent_options(kafka))
-    try:
-        (answer,) = admin.describe_configs([resource], request_timeout=ANSWER_LIMIT_S).values()
-        return int(answer.result()["max.message.bytes"].value)
-    except (KafkaException, KeyError):
-        return None
+    async with connected(kafka) as admin:
+        topics, refused = await describe(admin, [name])
+    if name in refused:
+        raise MissingTopicError(f"topic {name!r} cannot be used: allow this user Describe on it")
+    if name not in topics:
+        raise MissingTopicError(f"topic {name!r} does not exist: run 'ringfence topics create'")
+    return topics[name]
 
 
 def send_lines(settings: Settings, address: str, file: str | Path | None = None) -> int:
-    """Send ``file``, or standard input if it is None or ``-``, to ``address``; return 0.
+    """Send ``file``, or standard input if it is None, to ``address``; return 0.
 
     It stops at the first invalid or refused line. All lines before it are delivered, and no later line of its
     group is written.
@@ -86,12 +59,11 @@ def send_lines(settings: Settings, address: str, file: str | Path | None = None)
     """
     found = settings.configured(address)
     settings.require_own_input(found, "nothing was sent")
-    name = "standard input" if file is None or str(file) == "-" else str(file)
+    name = "standard input" if file is None else str(file)
     with _opened(file, name) as stream:
-        partitions = partition_count(settings.kafka, found.input_topic)
-        composer = Composer(found, settings.transaction_targets(found), partitions)
-        bytes_max = topic_bytes_max(settings.kafka, found.input_topic)
-        sender = Sender(settings.kafka, found.partitioner, found.input_topic, bytes_max)
+        topic = asyncio.run(input_topic(settings.kafka, found.input_topic))
+        composer = Composer(found, settings.transaction_targets(found), topic.partitions)
+        sender = Sender(settings.kafka, found.partitioner, topic)
         began = time.monotonic()
         fault = _send_all(stream, sender, composer, found, name)
     if sender.refused is not None:  # refers to a line before the invalid one
@@ -203,26 +175,22 @@ def _by_line(sender: Sender, again: str) -> str:
 
 
 def _shown(numbers: Sequence[int], ranges_max: int | None) -> str:
-    found = ranges(numbers)
+    found = offset_ranges.texts(offset_ranges.of_offsets(sorted(numbers)))
     if not found:
         return "no line"
     rest = f" and {len(found) - ranges_max} more ranges" if ranges_max and len(found) > ranges_max else ""
     return f"line{'s' * (len(numbers) != 1)} {', '.join(found[:ranges_max])}{rest}"
 
 
-@contextlib.contextmanager
-def _opened(file: str | Path | None, name: str) -> Iterator[IO[bytes]]:
-    if name == "standard input" or file is None:
-        yield sys.stdin.buffer
-        return
+def _opened(file: str | Path | None, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+    if file is None:
+        return contextlib.nullcontext(sys.stdin.buffer)
     try:
-        stream = Path(file).open("rb")  # noqa: SIM115 - closed below; only opening may blame the file
+        return Path(file).open("rb")
     except OSError as error:
         raise InputError(
             f"{name}: {error.strerror}: name a readable file, or - for standard input"
         ) from error
-    with stream:
-        yield stream
 
 
 @contextlib.contextmanager

@@ -20,20 +20,10 @@ class Outgoing(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
-    partition: int
+    partition: int = -1
     """-1 = by its key, or any partition without a key."""
-    has_id: bool
+    has_id: bool = False
     """Whether a resend of this record is recognized."""
-
-
-class _Unsent(NamedTuple):
-    """Record as workers read it."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-    offset: int = 0
-    timestamp: int = 0
 
 
 class Composer:
@@ -58,13 +48,19 @@ class Composer:
 
     def _message(self, line: Line) -> Outgoing:
         key, headers = _key_and_headers(line, self._address)
-        record = _Unsent(key, line.payload, headers)
+        record = Outgoing(key, line.payload, headers)
         (own_id,), _, _ = self._reader.ids([record])
-        if own_id is None and self._address.duplicate_id_missing == "quarantine":
-            raise ValueError(f"{self._reader.fault(record)}: give it one; workers would not accept this line")
+        return self._placed(record, own_id, self._reader.fault(record) if own_id is None else "")
+
+    def _placed(self, record: Outgoing, own_id: bytes | None, fault: str) -> Outgoing:
+        """Return a record with its partition. ``fault``: why it has no ID, if it has none."""
+        if own_id is None:
+            if self._address.duplicate_id_missing == "quarantine":
+                raise ValueError(f"{fault}: give it one; workers would not accept this line")
+            return record
         # a resend must reach the same lane to be recognized
-        partition = self._home[own_id[1:]] if key is None and own_id is not None else -1
-        return Outgoing(key, line.payload, headers, partition, own_id is not None)
+        partition = self._home[own_id[1:]] if record.key is None else -1
+        return record._replace(partition=partition, has_id=True)
 
     def _transaction(self, line: TransactionLine) -> Outgoing:
         """Compose a transaction, and read it as a worker does, to check it and to find its IDs."""
@@ -77,13 +73,9 @@ class Composer:
         value, own = envelope(parts, line.id, id_header=_id_header(line, self._address))
         headers: Headers = [*_encoded(line.headers), *own]
         key = None if line.group is None else line.group.encode()
-        record = _Unsent(key, value, headers)
+        record = Outgoing(key, value, headers)
         (own_id,), _, _ = self._reader.ids([record])
-        lead = self._units.open(record, own_id).lead
-        if lead is None and self._address.duplicate_id_missing == "quarantine":
-            raise ValueError(f"{UNIDENTIFIED}: give it one; workers would not accept this line")
-        partition = self._home[lead[1:]] if key is None and lead is not None else -1
-        return Outgoing(key, value, headers, partition, lead is not None)
+        return self._placed(record, self._units.open(record, own_id).lead, UNIDENTIFIED)
 
     def _part(self, line: PartLine) -> Part:
         # for an address that is not listed, any rules do, because the check of the whole refuses it

@@ -8,15 +8,14 @@ librdkafka's time limit for messages, so the limit here replaces it.
 import functools
 import math
 import time
-from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from app.commands.send.send_record import Outgoing
+from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.protocol import offset_ranges
 
 DELIVERY_LIMIT_S: Final = 20.0
 """Time for a lost broker to return before a message counts as refused, in seconds."""
@@ -63,10 +62,8 @@ class _Pending(NamedTuple):
 class Sender:
     """Publishes records, and tracks the fate of each line."""
 
-    def __init__(
-        self, kafka: KafkaSettings, partitioner: str, topic: str, topic_bytes_max: int | None
-    ) -> None:
-        """Create the producer. ``topic_bytes_max``: ``max.message.bytes``; None = unknown, so the broker decides about large lines."""
+    def __init__(self, kafka: KafkaSettings, partitioner: str, topic: TopicDescription) -> None:
+        """Create the producer. If the settings of the topic are unknown, the broker decides about large lines."""
         self.sent = 0
         """Number of acknowledged messages."""
         self.sent_without_id = 0
@@ -79,25 +76,26 @@ class Sender:
         self.doubtful: list[int] = []
         """Lines that may be in the topic, because the connection broke before their acknowledgement."""
         self.doubtful_without_id = 0
-        self._topic = topic
+        self._topic = topic.name
         self._pending: dict[int, _Pending] = {}
         """Line number → pending line, in order."""
         self._ended: KafkaError | None = None
         """Error after which the producer sends nothing more."""
         self._disturbed_at = -math.inf
         """Time of the last broken connection. Lines that waited then may be written."""
+        bytes_max = None if topic.config is None else topic.message_bytes_max
         options = producer_options(kafka, partitioner) | {
             "max.in.flight.requests.per.connection": 1,
             "enable.gapless.guarantee": True,
             "message.timeout.ms": 0,
             "queue.buffering.max.messages": LINES_MAX,
             "linger.ms": 0,
-            "batch.size": min(BATCH_BYTES_MAX, topic_bytes_max or BATCH_BYTES_UNKNOWN),
+            "batch.size": min(BATCH_BYTES_MAX, bytes_max or BATCH_BYTES_UNKNOWN),
             "error_cb": self._note,
         }
-        if topic_bytes_max is not None and options.get("compression.type", "none") == "none":
+        if bytes_max is not None and options.get("compression.type", "none") == "none":
             # A broker that knows nothing of this producer may accept the batch behind a refused one.
-            options["message.max.bytes"] = min(RECORD_BYTES_MAX, max(_LEAST_LIMIT, topic_bytes_max))
+            options["message.max.bytes"] = min(RECORD_BYTES_MAX, max(_LEAST_LIMIT, bytes_max))
         self._producer = Producer(options)
 
     def send(self, number: int, record: Outgoing) -> None:
@@ -179,8 +177,3 @@ class Sender:
             self.unwritten.append(number)
             if self.refused is None or number < self.refused[0]:
                 self.refused = number, error
-
-
-def ranges(numbers: Iterable[int]) -> list[str]:
-    """Return line numbers as ``3`` and ``5-9``, in order."""
-    return offset_ranges.texts(offset_ranges.of_offsets(sorted(numbers)))

@@ -90,11 +90,8 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         assert said.out == ""
 
 
-def test_every_verb_asks_the_cluster_that_was_named(
-    config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_verb_asks_the_cluster_that_was_named(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every verb asks the cluster of --bootstrap-server instead of the file's."""
-    monkeypatch.setattr("app.commands.send.send.ANSWER_LIMIT_S", 0.5)
     Path(config).write_text(
         '[kafka]\nbootstrap_servers = "127.0.0.1:2"\n[[addresses]]\nname = "orders"\n', "utf-8"
     )

@@ -1,16 +1,15 @@
-from concurrent.futures import Future
-from types import SimpleNamespace
+import contextlib
 from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
 from app.commands.consumers.leases import read_leases
 from app.commands.groups.show import progresses
 from app.commands.repair.dead_letters import require_accepted
 from app.commands.send import send
 from ringfence_client.partition import topics
+from ringfence_kafka.admin.topics import Described
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError
 from tests.support.cluster_double import ClusterDouble
@@ -41,15 +40,13 @@ async def test_no_accepted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
         assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED])
-def test_no_topic_to_send_to(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refused", [(), ("orders",)])
+async def test_no_topic_to_send_to(refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that does not exist, or that this user may not see, cannot be sent to."""
-    refused: Future[Any] = Future()
-    refused.set_exception(KafkaException(KafkaError(code)))
-    admin = SimpleNamespace(describe_topics=lambda *_, **__: {"orders": refused})
-    monkeypatch.setattr(send, "AdminClient", lambda _: admin)
+    monkeypatch.setattr(send, "connected", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(send, "describe", AsyncMock(return_value=Described({}, frozenset(refused))))
 
     with pytest.raises(TopicError, match="topic 'orders'") as caught:
-        send.partition_count(SETTINGS.kafka, "orders")
+        await send.input_topic(SETTINGS.kafka, "orders")
 
     assert caught.value.exit_code == 2
