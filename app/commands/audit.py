@@ -1,11 +1,11 @@
 """``ringfence audit``: the command for a first trial on any topic."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from app.commands.spark_check import require_spark
 from ringfence_kafka.auth.reachability import require_listener
@@ -19,7 +19,6 @@ from ringfence_kafka.process.command_line import (
     silence_clients,
 )
 
-Section = TypeVar("Section", bound=BaseModel)
 _OPTIONS: Final = {
     "duplicate_id_headers": "--id-header",
     "duplicate_id_from": "--id-from",
@@ -104,7 +103,7 @@ def audit(
         "group_header": group_header,
     }
     address = next((address for address in settings.addresses if address.input_topic == topic), None)
-    found = _validated(AddressDefaults, address or settings.address_defaults, given)
+    found = _validated(address or settings.address_defaults, given)
     require_listener(settings.kafka)  # fails fast, before Spark's libraries are loaded
     from reconcile.audit import job
     from reconcile.audit.resend_counts import confidence_of
@@ -132,17 +131,13 @@ def audit(
     return code
 
 
-def _validated(kind: type[Section], base: BaseModel, given: Mapping[str, Any]) -> Section:
-    kept = base.model_dump(include=set(kind.model_fields))
+def _validated(base: AddressDefaults, given: Mapping[str, Any]) -> AddressDefaults:
+    kept = base.model_dump(include=set(AddressDefaults.model_fields))
     try:
-        return kind.model_validate({**kept, **{key: value for key, value in given.items() if value}})
+        return AddressDefaults.model_validate(kept | {key: value for key, value in given.items() if value})
     except ValidationError as error:
-        faults = [
-            f"{_option(item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in error.errors()
-        ]
+        faults = []
+        for item in error.errors():
+            name = str(item["loc"][0]) if item["loc"] else "the configuration"
+            faults.append(f"{_OPTIONS.get(name, name)}: {item['msg'].removeprefix('Value error, ')}")
         raise ConfigurationError("\n".join(faults)) from error
-
-
-def _option(location: Sequence[int | str]) -> str:
-    name = str(location[0]) if location else "the configuration"
-    return _OPTIONS.get(name, name)

@@ -1,9 +1,8 @@
 """``ringfence config show`` and ``config check``."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -28,13 +27,10 @@ def show(document: Document, *, changed: bool, as_json: bool) -> int:
         click.echo(json.dumps([asdict(value) for value in values], indent=2))
         return 0
     for value in values:
-        line = f"{value.key} = {_text(value.value)}"
+        text = "(not set)" if value.value is None else json.dumps(value.value, ensure_ascii=False)
+        line = f"{value.key} = {text}"
         click.echo(printable(f"{line:{_WIDTH_MAX}}  # {value.origin}"))
     return 0
-
-
-def _text(value: Any) -> str:
-    return "(not set)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def check(document: Document) -> int:
@@ -50,7 +46,7 @@ def check(document: Document) -> int:
     }
     click.echo(f"{document.origin}: ok")
     for name, found in lines.items():
-        click.echo(f"  {name}: {_names(found)}")
+        click.echo(f"  {name}: {', '.join(found) or 'none'}")
     if settings.addresses:
         suggest("topics", "check")
     else:
@@ -58,7 +54,3 @@ def check(document: Document) -> int:
             "next: add an [[addresses]] entry with the name of a topic: without one a worker has nothing to do"
         )
     return 0
-
-
-def _names(found: Sequence[str]) -> str:
-    return ", ".join(found) or "none"

@@ -22,15 +22,10 @@ _NAMESPACE_END: Final = "}"
 class BrokerFile:
     """Elements of a file, without namespaces."""
 
-    def __init__(self, root: Element, *, hornetq: bool) -> None:
+    def __init__(self, root: Element, product: str) -> None:
         core = root.find("core")
         self.root = root if core is None else core
-        self.hornetq = hornetq
-
-    @property
-    def product(self) -> str:
-        """Name of the broker."""
-        return "HornetQ" if self.hornetq else "Artemis"
+        self.product = product
 
     def text(self, name: str) -> str:
         """Return the text of a broker-wide setting; empty = not set."""
@@ -115,4 +110,5 @@ def read_broker_xml(path: Path) -> BrokerFile:
             f"{path}: begins with <{root.tag}>, not with <configuration>: name a broker.xml of Artemis, or a "
             "hornetq-configuration.xml"
         )
-    return BrokerFile(root, hornetq="hornetq" in names[0] or root.find("core") is None)
+    hornetq = "hornetq" in names[0] or root.find("core") is None
+    return BrokerFile(root, "HornetQ" if hornetq else "Artemis")

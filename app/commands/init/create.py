@@ -43,7 +43,11 @@ def create_file(
     """Write the file, or print it."""
     kafka = {"bootstrap_servers": bootstrap_servers} if bootstrap_servers else {}
     remarks = Remarks()
-    tables = _imported(source, topics, remarks) if source else _new(topics)
+    if source:
+        tables = _imported(source, topics, remarks)
+    else:
+        entries = [Table(header="[[addresses]]", values={"name": topic}) for topic in dict.fromkeys(topics)]
+        tables = [section("[address_defaults]", {}), *entries]
     tables = [section("[kafka]", kafka), section("[app]", {}), *tables]
     check_tables(tables, sure=3 if source else len(tables))
     for table in tables:
@@ -62,11 +66,6 @@ def create_file(
     _write(output, _head(source, f"./{SCHEMA}") + body)
     _report(output, tables, lines)
     return 0
-
-
-def _new(topics: Sequence[str]) -> list[Table]:
-    entries = [Table(header="[[addresses]]", values={"name": topic}) for topic in dict.fromkeys(topics)]
-    return [section("[address_defaults]", {}), *entries]
 
 
 def _imported(source: Path, topics: Sequence[str], remarks: Remarks) -> list[Table]:

@@ -44,6 +44,8 @@ class Table:
     values: Mapping[str, Any] = field(default_factory=dict)
     comments: Sequence[str] = ()
     inner: Sequence["Table"] = ()
+    shown: Sequence[str] = ()
+    """Lines in place of ``values``, which also have the keys that are not set."""
     fault: str = ""
     """Reason why the table is not valid, so that it is commented out in the file."""
 
@@ -53,7 +55,8 @@ class Table:
         faults = self.fault.splitlines()
         yield from (f"# {printable(text)}" for text in (*self.comments, *faults))
         yield f"{mark}{self.header}"
-        yield from (f"{mark}{key} = {toml(value)}" for key, value in self.values.items())
+        set_keys = (f"{key} = {toml(value)}" for key, value in self.values.items())
+        yield from (f"{mark}{line}" for line in self.shown or set_keys)
         for table in self.inner:
             yield from (f"{mark}{line}" for line in table.lines())
 
@@ -67,18 +70,7 @@ def section(header: str, values: Mapping[str, Any], comments: Sequence[str] = ()
         choices = ", ".join(filter(None, known[key].get("enum", ())))
         shown.append(f"# {known[key]['description']}{f' Choices: {choices}.' if choices else ''}")
         shown.append(f"{'' if key in values else '# '}{key} = {toml(value)}")
-    return _Shown(header=header, values=values, comments=comments, shown=shown)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Shown(Table):
-    shown: Sequence[str] = ()
-
-    def lines(self) -> Iterator[str]:
-        """Yield also the keys that are not set."""
-        yield from (f"# {text}" for text in self.comments)
-        yield self.header
-        yield from self.shown
+    return Table(header=header, values=values, comments=comments, shown=shown)
 
 
 def toml(value: Any) -> str:
