@@ -57,11 +57,8 @@ class RecordBytes:
     ) -> None:
         """Create the parts. Nothing is decompressed yet.
 
-        ``cut`` is a fast replacement of :func:`whole_records`. ``oversized`` receives the reasons of replaced records; None = read all whole.
-
-        Raises:
-            CorruptRecordException: the bytes do not start like their codec.
-            UnsupportedCodecError: Kafka has no such codec.
+        ``cut`` is a fast replacement of :func:`whole_records`. ``oversized`` receives the reasons of replaced records; None = read all whole. Raises as
+        :class:`ringfence_kafka.protocol.decompression.Stream`.
         """
         self.stream: Final = Stream(codec_of(header, 0), compressed)
         self.left = count_of(header)

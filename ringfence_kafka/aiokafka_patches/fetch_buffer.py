@@ -166,11 +166,8 @@ class LargeBatch:
     ) -> None:
         """Create the batch that begins at ``at`` of a fetch. Nothing is decompressed yet.
 
-        ``cut`` finds the ends of records, and ``stretch`` parses the bytes between them. ``oversized``: see :class:`RecordBytes`.
-
-        Raises:
-            CorruptRecordException: the batch cannot be decompressed.
-            UnsupportedCodecError: Kafka has no such codec.
+        ``cut`` finds the ends of records, and ``stretch`` parses the bytes between them. ``oversized``: see :class:`RecordBytes`. Raises as
+        :class:`ringfence_kafka.protocol.decompression.Stream`.
         """
         self._header = data[at : at + BATCH_HEADER_BYTES]
         self._bytes = RecordBytes(

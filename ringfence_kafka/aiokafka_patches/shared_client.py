@@ -29,11 +29,6 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
 
     _metadata_update = internals.ASK_METADATA
 
-    @property
-    def _synchronised(self) -> bool | None:
-        """Whether the metadata are kept up to date; None = not started."""
-        return None if self._sync_task is None else not self._sync_task.done()
-
     async def _get_conn(
         self, node_id: int, *, group: ConnectionGroup = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> Any:
@@ -72,8 +67,8 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
 
         Clients that lost all their brokers start again with the bootstrap servers, like new ones.
         """
-        synchronised = self._asker._synchronised
-        if synchronised is True and any(conn.connected() for conn in self._conns.values()):
+        task = self._asker._sync_task
+        if task is not None and not task.done() and any(conn.connected() for conn in self._conns.values()):
             return
         if self._reaching is None or self._reaching.done():
             self._reaching = asyncio.create_task(self._reach())
@@ -84,7 +79,7 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
         if self._asker is not self:
             await self._asker.reach()
         else:
-            if self._synchronised is False:
+            if self._sync_task is not None and self._sync_task.done():
                 self._sync_task = None  # an error ended it, and bootstrap() starts another
             await self.bootstrap()
         node = self.get_random_node()

@@ -173,13 +173,10 @@ def _password_variables(data: Mapping[str, Any], environ: Mapping[str, str]) -> 
         tables += _tables(connection.get("members"))
     tables.append(data.get("app"))
     named = {str(table.get(key)) for table in tables if isinstance(table, dict) for key in SECRET_VARIABLES}
-    sections = ("APP", "KAFKA")
-    names = (
-        f"{ENV_PREFIX}{section}{ENV_DELIMITER}{key.upper()}"
-        for section in sections
-        for key in SECRET_VARIABLES
-    )
-    return named | {environ.get(name, "") for name in names}
+    for section in ("APP", "KAFKA"):
+        keys = (f"{ENV_PREFIX}{section}{ENV_DELIMITER}{key.upper()}" for key in SECRET_VARIABLES)
+        named |= {environ.get(key, "") for key in keys}
+    return named
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
@@ -217,11 +214,7 @@ def _connect(data: dict[str, Any], connection: Connection) -> dict[Location, str
     try:
         if file := connection.command_config:
             used["kafka", "command_config"] = f"--command-config {file}"
-            kept = (
-                {"properties"}
-                if "bootstrap_servers" in properties.read_properties(file).keys
-                else _CONNECTION_KEPT
-            )
+            kept = _CONNECTION_KEPT - properties.read_properties(file).keys.keys()
             table = {key: value for key, value in table.items() if key in kept} | {"command_config": file}
         if connection.properties:
             given = properties.translate(connection.properties, "-X")

@@ -49,6 +49,10 @@ def _properties(context: click.Context, parameter: click.Parameter, values: Sequ
     _keep(context, parameter, properties)
 
 
+def _connection_option(*names: str, callback: Any = _keep, **given: Any) -> Callable[[Verb], Verb]:
+    return click.option(*names, expose_value=False, callback=callback, **given)
+
+
 _OPTIONS: Final = (
     click.option(
         "--config",
@@ -60,29 +64,24 @@ _OPTIONS: Final = (
         show_envvar=True,
         help="The TOML file; RINGFENCE_<SECTION>__<KEY> in the environment overrides its keys.",
     ),
-    click.option(
+    _connection_option(
         "--bootstrap-server",
         "--bootstrap-servers",
         "bootstrap_servers",
         metavar="HOST:PORT,…",
-        expose_value=False,
-        callback=_keep,
         help="Brokers to ask first; overrides kafka.bootstrap_servers.",
     ),
-    click.option(
+    _connection_option(
         "--command-config",
         "command_config",
         metavar="FILE",
-        expose_value=False,
-        callback=_keep,
         help="File of Java properties, as Kafka's tools take it; replaces the access settings of [kafka].",
     ),
-    click.option(
+    _connection_option(
         "-X",
         "properties",
         metavar="KEY=VALUE",
         multiple=True,
-        expose_value=False,
         callback=_properties,
         help="A property for all Kafka clients that know it, by Kafka's name; repeat it for more.",
     ),

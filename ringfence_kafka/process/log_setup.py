@@ -76,11 +76,11 @@ class Repeats(logging.Filter):
             return True
         error = record.exc_info[1] if record.exc_info else None
         text = str(record.msg)
-        if record.name in _REPORTED and isinstance(error, KafkaError):
-            return False
-        if text.startswith(_FUTURE) and isinstance(error, OSError):
-            return False
-        if any(warning in text for warning in _IN_ORDER):  # Faust adds its own name before the text
+        if (
+            (record.name in _REPORTED and isinstance(error, KafkaError))
+            or (text.startswith(_FUTURE) and isinstance(error, OSError))
+            or any(warning in text for warning in _IN_ORDER)  # Faust adds its own name before the text
+        ):
             return False
         what = (record.name, record.msg)
         now = time.monotonic()

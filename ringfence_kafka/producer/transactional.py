@@ -59,7 +59,11 @@ DISCARD_TIMEOUT_S: Final = 3.0
 
 
 class TransactionalProducer:
-    """Producer with one transactional ID. After any failure it is discarded, never repaired."""
+    """Producer with one transactional ID. After any failure it is discarded, never repaired.
+
+    :meth:`transact` and :meth:`prime` raise FencedError if another holder has the transactional ID, and TransactionVersionError if brokers
+    refuse the ID because ``transaction.version`` was lowered.
+    """
 
     def __init__(
         self,
@@ -168,9 +172,7 @@ class TransactionalProducer:
             Base offset of each batch, in order; -1 if the broker did not report it.
 
         Raises:
-            FencedError: another holder has the transactional ID.
             RefusedError: a topic does not take a record's timestamp or a batch's size.
-            TransactionVersionError: brokers refuse the ID, because ``transaction.version`` was lowered.
             KafkaError: a request was refused (:func:`refusing_topics` returns the topics, if known). The outcome is unknown: discard this
                 producer.
         """
@@ -202,10 +204,6 @@ class TransactionalProducer:
 
         Retention deletes segments from the start of a log and stops at the first one with a young largest timestamp. The abort marker has
         the broker's time. Records behind it are therefore kept, even if their own timestamps are old.
-
-        Raises:
-            FencedError: another holder has the transactional ID.
-            KafkaError: a request was refused; discard this producer.
         """
         async with self._transaction():
             batches = []

@@ -131,18 +131,12 @@ def check(next_offset: int, runs: Sequence[Run]) -> None:
     """
     if not 0 <= next_offset <= OFFSET_MAX:
         raise ValueError(f"{next_offset} is no offset")
-    end = None
+    end = next_offset - 1
     for start, stop in runs:
-        if start >= stop:
-            raise ValueError(f"the run from {start} to {stop} is empty")
-        if end is None and start < next_offset:
-            raise ValueError(f"the run from {start} to {stop} begins below the next offset, {next_offset}")
-        if end is not None and start <= end:
+        if not end < start < stop <= OFFSET_MAX:
             raise ValueError(
-                f"the run from {start} to {stop} does not lie apart from the one that ends at {end}"
+                f"the run from {start} to {stop} is empty, ends where there are no offsets, or does not lie above {end}"
             )
-        if stop > OFFSET_MAX:
-            raise ValueError(f"the run from {start} to {stop} ends where there are no offsets")
         end = stop
 
 
