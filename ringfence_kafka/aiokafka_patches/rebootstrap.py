@@ -5,7 +5,7 @@ Java clients and librdkafka start again from ``bootstrap.servers``, as this modu
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from aiokafka.cluster import ClusterMetadata
@@ -36,10 +36,11 @@ async def ask_bootstrap_servers(client: Any, cluster: Any, request: Any) -> bool
         if metadata is None or not metadata.brokers or _of_another_cluster(client, host, port, metadata):
             continue
         cluster.update_metadata(metadata)
+        addresses = sorted(f"{broker.host}:{broker.port}" for broker in cluster.brokers())
         log.warning(
             "no known broker answered; the client now uses the brokers that bootstrap server %s:%d names: "
             "%s",
-            host, port, _addresses(cluster.brokers()),
+            host, port, ", ".join(addresses),
         )  # fmt: skip
         return True
     return False
@@ -100,10 +101,6 @@ def _of_another_cluster(client: Any, host: str, port: int, metadata: Any) -> boo
         host, port, its, ours,
     )  # fmt: skip
     return True
-
-
-def _addresses(brokers: Iterable[Any]) -> str:
-    return ", ".join(sorted(f"{broker.host}:{broker.port}" for broker in brokers))
 
 
 def _update_and_remember(cluster: Any, metadata: Any) -> None:

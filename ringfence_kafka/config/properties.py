@@ -67,11 +67,6 @@ _VERIFIED: Final = {
 }
 """The only allowed values of these properties."""
 
-_GROUPS: Final = "app.id is the workers' group and --consumer-group that of consumers, and Ringfence runs their membership itself"
-_EXACTLY: Final = "exactly-once depends on it, so Ringfence sets it itself"
-_BATCHES: Final = "Ringfence sizes batches and fetches itself"
-_BYTES: Final = "records are passed on byte for byte, and an address's partitioner says where they belong"
-_TOPICS: Final = "Ringfence itself sees to it that changed topics are noticed in time"
 _CODE: Final = "it is code of another language, or for a client's own output"
 
 OWNED: Final = {
@@ -79,27 +74,27 @@ OWNED: Final = {
     for reason, names in {
         "workers, consumers and bridges read from the leaders of partitions alone": "client.rack",
         "each client is named after app.id and app.instance": "client.id",
-        _GROUPS: (
+        "app.id is the workers' group and --consumer-group that of consumers, and Ringfence runs their membership itself": (
             "group.id group.instance.id group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms "
             "max.poll.interval.ms partition.assignment.strategy rebalance.timeout.ms session.timeout.ms"
         ),
-        _EXACTLY: (
+        "exactly-once depends on it, so Ringfence sets it itself": (
             "acks auto.commit.interval.ms auto.offset.reset delivery.timeout.ms enable.auto.commit enable.auto.offset.store "
             "enable.gapless.guarantee enable.idempotence isolation.level max.in.flight max.in.flight.requests.per.connection "
             "message.send.max.retries message.timeout.ms request.required.acks retries transaction.timeout.ms "
             "transaction.two.phase.commit.enable transactional.id"
         ),
-        _BATCHES: (
+        "Ringfence sizes batches and fetches itself": (
             "batch.num.messages batch.size buffer.memory fetch.error.backoff.ms fetch.max.bytes fetch.max.wait.ms "
             "fetch.message.max.bytes fetch.min.bytes fetch.wait.max.ms linger.ms max.partition.fetch.bytes max.poll.records "
             "max.request.size message.max.bytes queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms "
             "queued.max.messages.kbytes queued.min.messages receive.message.max.bytes"
         ),
-        _BYTES: (
+        "records are passed on byte for byte, and an address's partitioner says where they belong": (
             "interceptor.classes key.deserializer key.serializer partitioner partitioner.class partitioner.ignore.keys "
             "value.deserializer value.serializer"
         ),
-        _TOPICS: "allow.auto.create.topics metadata.max.age.ms topic.metadata.refresh.interval.ms",
+        "Ringfence itself sees to it that changed topics are noticed in time": "allow.auto.create.topics metadata.max.age.ms topic.metadata.refresh.interval.ms",
         _CODE: (
             "builtin.features debug enable.random.seed log_level metric.reporters opaque plugin.library.paths "
             "sasl.client.callback.handler.class sasl.login.class security.providers "

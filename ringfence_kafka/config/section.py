@@ -48,17 +48,11 @@ def require_consumer_group(name: str) -> str:
         raise ConfigurationError(
             "a consumer group without a name: give it one, such as billing; is a variable empty?"
         )
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError as error:
-        raise ConfigurationError(
-            f"the consumer group {name!r} has bytes that are not UTF-8: choose another name"
-        ) from error
     if not name.isprintable():
         raise ConfigurationError(
             f"the consumer group {name!r} has characters that cannot be printed: choose another name"
         )
-    if size > GROUP_BYTES_MAX:
+    if (size := len(name.encode())) > GROUP_BYTES_MAX:
         raise ConfigurationError(
             f"the consumer group {name[:40]!r}… has a name of {size} bytes: choose one of at most {GROUP_BYTES_MAX}"
         )

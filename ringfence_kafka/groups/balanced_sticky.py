@@ -29,14 +29,10 @@ class Unit:
     """Load of one partition, for the balance over all units."""
 
 
-def _by_number(_member: str, item: UnitPartition) -> Any:
-    return item.partition
-
-
 def balanced_sticky(
     units: Mapping[str, Unit],
     held: Mapping[str, Iterable[UnitPartition]],
-    rank: Callable[[str, UnitPartition], Any] = _by_number,
+    rank: Callable[[str, UnitPartition], Any] = lambda _, item: item.partition,
 ) -> dict[str, list[UnitPartition]]:
     """Assign all partitions. The order of ``held`` decides between equal choices.
 

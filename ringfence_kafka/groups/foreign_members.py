@@ -5,6 +5,7 @@ KIP-848 needs neither: the broker changes the type of the group and assigns the 
 as dead, so members are queried with the request of each type.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -28,6 +29,10 @@ _DESCRIBE_CONSUMER_GROUP: Final = 69
 _DESCRIBE_SHARE_GROUP: Final = 77
 _WITH_MEMBER_TYPE: Final = 1
 """Version of the request from which members have a type."""
+_DESCRIPTIONS: Final = (
+    (_DESCRIBE_CONSUMER_GROUP, _WITH_MEMBER_TYPE), (_DESCRIBE_CONSUMER_GROUP, 0), (_DESCRIBE_SHARE_GROUP, 1),
+)  # fmt: skip
+"""Requests that describe other groups, with versions; the first that the broker supports is used."""
 _IS_CLASSIC: Final = b"\0"
 _NO_SUCH_GROUP: Final = frozenset({69, 35})
 """GROUP_ID_NOT_FOUND: the group has another type. UNSUPPORTED_VERSION: the cluster does not support groups of this type."""
@@ -81,28 +86,28 @@ async def find_foreign_members(
         raise for_code(code)(f"the members of {group}")
     if classic or (state != "Dead" and not code):
         return sorted(
-            ForeignMember(client_id, _host(host), CLASSIC)
+            ForeignMember(client_id, host.removeprefix("/"), CLASSIC)
             for _, _, client_id, host, metadata, _ in classic
             if not _is_ours(metadata, client_id, is_ours, own_prefix)
         )
-    members = await of_other_types(admin, group, coordinator)
     return sorted(
-        ForeignMember(member.client_id, _host(member.host), member.protocol or CONSUMER)
-        for member in members
-        if not _is_ours_by_name(member, own_prefix)
+        ForeignMember(client_id, host.removeprefix("/"), protocol or CONSUMER)
+        for client_id, host, protocol in await of_other_types(admin, group, coordinator)
+        # Brokers before 4.1 do not report the protocol.
+        if protocol not in {None, CLASSIC} or not client_id.startswith(own_prefix)
     )
 
 
 async def of_other_types(admin: AIOKafkaAdminClient, group: str, coordinator: int) -> Sequence[OtherMember]:
     """Return members of KIP-848 and share groups, which DescribeGroups does not describe. Ringfence's may be among them."""
-    members = await _consumer_group(admin, group, coordinator)
-    if members is None:
-        members = await _share_group(admin, group, coordinator)
-    return members or ()
-
-
-def _host(host: str) -> str:
-    return host.removeprefix("/")
+    asked: set[int] = set()
+    for key, version in _DESCRIPTIONS:
+        with contextlib.suppress(IncompatibleBrokerVersion):
+            members = None if key in asked else await _ask(admin, coordinator, key, version, group)
+            asked.add(key)
+            if members is not None:
+                return members
+    return ()
 
 
 def _is_ours(metadata: bytes, client_id: str, is_ours: IsOurs, own_prefix: str) -> bool:
@@ -113,32 +118,6 @@ def _is_ours(metadata: bytes, client_id: str, is_ours: IsOurs, own_prefix: str) 
     except (ValueError, TypeError, IndexError):
         return False
     return is_ours(user_data or b"")
-
-
-def _is_ours_by_name(member: OtherMember, own_prefix: str) -> bool:
-    """Return whether a member is Ringfence's, by its name and the classic protocol. Brokers before 4.1 do not report the protocol."""
-    return member.protocol in {None, CLASSIC} and member.client_id.startswith(own_prefix)
-
-
-async def _consumer_group(
-    admin: AIOKafkaAdminClient, group: str, coordinator: int
-) -> Sequence[OtherMember] | None:
-    """Return the members; None = the group has another type."""
-    for version in (_WITH_MEMBER_TYPE, 0):
-        try:
-            return await _ask(admin, coordinator, _DESCRIBE_CONSUMER_GROUP, version, group)
-        except IncompatibleBrokerVersion:
-            continue
-    return None
-
-
-async def _share_group(
-    admin: AIOKafkaAdminClient, group: str, coordinator: int
-) -> Sequence[OtherMember] | None:
-    try:
-        return await _ask(admin, coordinator, _DESCRIBE_SHARE_GROUP, 1, group)
-    except IncompatibleBrokerVersion:
-        return None
 
 
 async def _ask(

@@ -11,7 +11,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import cramjam
 import lz4.frame
@@ -32,14 +32,8 @@ _GZIP_BYTES: Final = 2**16
 _XERIAL: Final = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 _T = TypeVar("_T")
-
-
-class _Reader(Protocol):
-    """Decompressor of one library, for one batch."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return the next bytes, at most ``size``; empty at the end."""
-        ...
+Read = Callable[[int], bytes]
+"""Returns the next bytes of a batch, at most the given number; empty at the end."""
 
 
 class _Gzip:
@@ -132,13 +126,18 @@ class _Lz4:
         return b""
 
 
-def _zstd(data: bytes) -> Any:
-    return zstandard.ZstdDecompressor().stream_reader(data, read_size=INPUT_BYTES, read_across_frames=True)
+def _zstd(data: bytes) -> Read:
+    return (
+        zstandard.ZstdDecompressor().stream_reader(data, read_size=INPUT_BYTES, read_across_frames=True).read
+    )
 
 
-_READERS: Final[Mapping[int, Callable[[bytes], _Reader]]] = {
-    GZIP: _Gzip, SNAPPY: _Snappy, LZ4: _Lz4, ZSTD: _zstd,
-}  # fmt: skip
+_READERS: Final[Mapping[int, Callable[[bytes], Read]]] = {
+    GZIP: lambda data: _Gzip(data).read,
+    SNAPPY: lambda data: _Snappy(data).read,
+    LZ4: lambda data: _Lz4(data).read,
+    ZSTD: _zstd,
+}
 
 
 def _window(codec: int, data: bytes) -> int:
@@ -167,7 +166,7 @@ class Stream:
         self._codec = codec
         self._data = data
         self._at = 0
-        self._reader: _Reader | None = None
+        self._reader: Read | None = None
         self.window: int = _sound(lambda: _window(codec, data))
         """Approximate number of bytes that the library keeps between two calls."""
 
@@ -198,12 +197,12 @@ class Stream:
             skipped = 0
             while skipped < self._at:  # another stream has taken the window in the meantime
                 again = min(INPUT_BYTES, self._at - skipped)
-                skipped += len(_sound(partial(reader.read, again)))
-        found = _sound(partial(reader.read, size))
+                skipped += len(_sound(partial(reader, again)))
+        found = _sound(partial(reader, size))
         if 0 < len(found) < size:
             parts = [found]
             left = size - len(found)
-            while left and (more := _sound(partial(reader.read, left))):
+            while left and (more := _sound(partial(reader, left))):
                 parts.append(more)
                 left -= len(more)
             found = b"".join(parts)
