@@ -45,7 +45,7 @@ def clusters(folder: Path, round_trip_s: float) -> Iterator[Clusters]:
         folder: Theirs.
         round_trip_s: Over the link, half of it each way.
     """
-    plain, controller, inner, outer = ports.choose_several(HOST, 4)
+    plain, controller, inner, outer = (ports.choose(HOST) for _ in range(4))
     properties = listener_properties(HOST, plain, controller, {_LINK: Listener(inner, advertised_port=outer)})
     with (
         EmbeddedBroker(folder / "source") as source,

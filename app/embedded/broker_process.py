@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from app.embedded import classes, jars, ports, server_files
 from ringfence_kafka.errors import PrerequisiteError
@@ -30,7 +30,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class BrokerProcess:
-    """Starts, stops and disturbs the process; start on the main thread: :func:`launch`."""
+    """Starts, stops and disturbs the process; start on the main thread, else it outlives this process."""
 
     def __init__(self, directory: Path, port: int = 0) -> None:
         """Choose the ports. ``port``: port for clients; 0 = a free one."""
@@ -98,11 +98,26 @@ class BrokerProcess:
     def _execute(
         self, java_command: Sequence[str], options: Sequence[str], output: Path, keep: int | None = None
     ) -> None:
-        """Start the process. ``keep``: file descriptor that stays open in it."""
+        """Start the process in its own session, with its life bound to that of this process.
+
+        In its own session it does not get the terminal's Ctrl-C, which would reach it before this process could
+        end it in order. On Linux the kernel kills it when this process dies. The kernel watches the *thread* that
+        starts the child, so only a child started on the main thread is bound.
+
+        ``keep``: file descriptor that stays open in it.
+        """
         command = [*java_command, *options, "kafka.Kafka", "server.properties"]
+        if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
+            command = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]
         with output.open("wb") as file:
-            self._process = launch(
-                command, cwd=self.directory, output=file, keep=file.fileno() if keep is None else keep
+            self._process = subprocess.Popen(  # noqa: S603 - arguments are our own
+                command,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=() if keep is None else (keep,),
             )
 
 
@@ -119,28 +134,6 @@ def java_command(version: str, *, archived: bool = True) -> list[str]:
     return [
         str(program), *shared, "-Dlog4j2.configurationFile=log4j2.xml", "-cp", class_path, *JVM_OPTIONS,
     ]  # fmt: skip
-
-
-def launch(command: Sequence[str], *, cwd: Path, output: IO[bytes], keep: int) -> subprocess.Popen[bytes]:
-    """Start ``command`` in its own session, with its life bound to that of this process.
-
-    In its own session it does not get the terminal's Ctrl-C, which would reach it before this process could
-    end it in order. On Linux the kernel kills it when this process dies. The kernel watches the *thread* that
-    starts the child, so only a child started on the main thread is bound.
-
-    ``command`` has an absolute path. ``output``: file for both streams. ``keep``: descriptor that stays open.
-    """
-    if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
-        command = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]
-    return subprocess.Popen(  # noqa: S603 - arguments are our own
-        command,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        pass_fds=(keep,),
-    )
 
 
 _LINES_SHOWN: Final = 20

@@ -50,11 +50,6 @@ def choose(host: str) -> int:
     )
 
 
-def choose_several(host: str, count: int) -> list[int]:
-    """Return different ports, each from :func:`choose`."""
-    return [choose(host) for _ in range(count)]
-
-
 def require_free(host: str, port: int) -> None:
     """Check that the port is free.
 

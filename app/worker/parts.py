@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from agents.lane.assignment import LaneKey
@@ -23,7 +22,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.http.auth import HttpAuth, http_auth
+from ringfence_kafka.http.auth import http_auth
 from ringfence_kafka.http.server import ProcessMetrics
 from ringfence_kafka.page.history import History, Subject, rss
 
@@ -82,79 +81,49 @@ def _known(
     return fold(known) if known else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerParts:
-    """All parts of a worker except Faust."""
+    """All parts of a worker except Faust. Nothing is connected yet."""
 
-    settings: Settings
-    auth: HttpAuth
-    cluster: Cluster
-    buffers: Buffers
-    interval: FetchInterval
-    group: GroupMembership
-    group_watch: GroupWatch
-    lanes: Lanes
-    orphan_lanes: OrphanLanes
-    broker_watch: BrokerWatch
-    metrics: ProcessMetrics
-    history: History
-    page: StatusPage
-    repair_watch: RepairWatch
+    def __init__(self, settings: Settings, known: Faults | None = None, denied: Faults | None = None) -> None:
+        """Build the parts. ``known``: problems of addresses that earlier checks found; ``denied``: missing rights among these."""
 
+        async def ask_denied() -> Faults:
+            return (await access_rights.missing(settings)).by_address
 
-def build(settings: Settings, known: Faults | None = None, denied: Faults | None = None) -> WorkerParts:
-    """Build the parts. Nothing is connected yet.
-
-    Args:
-        settings: Configuration of the worker.
-        known: Problems of addresses that earlier checks found.
-        denied: Missing access rights among these.
-    """
-
-    async def ask_denied() -> Faults:
-        return (await access_rights.missing(settings)).by_address
-
-    cluster = Cluster(settings.kafka, settings.app.id)
-    buffers = Buffers(settings.app.buffer_bytes_max)
-    interval = FetchInterval(settings.app.latency_target_ms / 1000)
-    group = GroupMembership(settings)
-    topics = static_membership.subscribed(settings)
-    batches = BatchMetrics()
-    group_watch = GroupWatch(
-        cluster,
-        topics,
-        is_worker,
-        log,
-        "messages that it reads are not accepted until it has left",
-        lambda: group.member_id,
-        reserved=True,
-    )
-    lanes = Lanes(
-        settings,
-        cluster,
-        AddressFaults(settings, cluster, known, denied, ask_denied),
-        batches.observe,
-        interval.took,
-        Agreement(settings, cluster.groups.static_members),
-        group_watch,
-        group.state_unusable,
-    )
-    rejoin = group.join_again if settings.app.static_membership else None
-    broker_watch = BrokerWatch(cluster.connection.ping, log, "lanes wait for it", cluster.connection.denied)
-    repair_watch = RepairWatch(settings, cluster, lambda: lanes.lanes)
-    return WorkerParts(
-        settings=settings,
-        auth=http_auth(settings.app),
-        cluster=cluster,
-        buffers=buffers,
-        interval=interval,
-        group=group,
-        group_watch=group_watch,
-        lanes=lanes,
-        orphan_lanes=OrphanLanes(cluster, topics, lanes.set_unassigned, rejoin),
-        broker_watch=broker_watch,
-        metrics=ProcessMetrics(batches, LaneMetrics(lanes, broker_watch, buffers, interval), repair_watch),
-        history=History(WorkerFigures(settings.app.instance_name, lanes, buffers).sample),
-        page=StatusPage(settings),
-        repair_watch=repair_watch,
-    )
+        app = settings.app
+        self.settings: Final = settings
+        self.auth = http_auth(app)
+        self.cluster = Cluster(settings.kafka, app.id)
+        self.buffers = Buffers(app.buffer_bytes_max)
+        self.interval = FetchInterval(app.latency_target_ms / 1000)
+        self.group = GroupMembership(settings)
+        topics = static_membership.subscribed(settings)
+        self.group_watch = GroupWatch(
+            self.cluster,
+            topics,
+            is_worker,
+            log,
+            "messages that it reads are not accepted until it has left",
+            lambda: self.group.member_id,
+            reserved=True,
+        )
+        batches = BatchMetrics()
+        self.lanes = Lanes(
+            settings,
+            self.cluster,
+            AddressFaults(settings, self.cluster, known, denied, ask_denied),
+            batches.observe,
+            self.interval.took,
+            Agreement(settings, self.cluster.groups.static_members),
+            self.group_watch,
+            self.group.state_unusable,
+        )
+        rejoin = self.group.join_again if app.static_membership else None
+        self.orphan_lanes = OrphanLanes(self.cluster, topics, self.lanes.set_unassigned, rejoin)
+        connection = self.cluster.connection
+        self.broker_watch = BrokerWatch(connection.ping, log, "lanes wait for it", connection.denied)
+        self.repair_watch = RepairWatch(settings, self.cluster, lambda: self.lanes.lanes)
+        lane_metrics = LaneMetrics(self.lanes, self.broker_watch, self.buffers, self.interval)
+        self.metrics = ProcessMetrics(batches, lane_metrics, self.repair_watch)
+        self.history = History(WorkerFigures(app.instance_name, self.lanes, self.buffers).sample)
+        self.page = StatusPage(settings)

@@ -14,11 +14,11 @@ import native
 from agents.topic_checks.addresses import say_fault
 from app.commands.topics import access_rights, topics
 from app.commands.topics.required_topics import Findings
-from app.worker import parts
 from app.worker.faust_app import RingfenceApp
 from app.worker.faust_parts import Worker
 from app.worker.fetch.buffers import COPIES
 from app.worker.membership import static_membership
+from app.worker.parts import WorkerParts
 from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
@@ -64,7 +64,7 @@ def run_worker(settings: Settings, web_port: int | None = None) -> int:
         _say(findings)
         if settings.app.static_membership:
             asyncio.run(static_membership.renew(settings))
-        built = parts.build(settings, findings.by_address, denied.by_address)
+        built = WorkerParts(settings, findings.by_address, denied.by_address)
         return _execute(RingfenceApp(built))
 
 

@@ -7,7 +7,6 @@ import inspect
 import itertools
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from faust.types import TP
 import native
 from agents.batch.batch import FetchedBatch
 from app.commands.topics import topics
-from app.worker import faust_parts, parts
+from app.worker import faust_parts
 from app.worker.faust_app import RingfenceApp
 from app.worker.fetch import fetch_loop
 from app.worker.fetch.buffers import Buffers
@@ -30,6 +29,7 @@ from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.fetch.fetch_loop import FETCHED_WITHIN_S, REST_S, FetchLoop
 from app.worker.fetch.transport import BatchConsumer, BatchConsumerThread
 from app.worker.membership.group import GroupOwnership
+from app.worker.parts import WorkerParts
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import internals, lenient_records
 from ringfence_kafka.config.load import validate
@@ -149,9 +149,9 @@ async def receiving(
     await topics.ensure(settings)
     settings.state_dir.mkdir(parents=True)
     lenient_records.install()
-    built = parts.build(settings)
+    built = WorkerParts(settings)
     if bytes_max:
-        built = replace(built, buffers=Buffers(bytes_max), interval=FetchInterval(0.025))
+        built.buffers, built.interval = Buffers(bytes_max), FetchInterval(0.025)
     app = RingfenceApp(built)
     received = Received(app, name)
     built.lanes.offer = received.offer  # type: ignore[method-assign]

@@ -126,11 +126,11 @@ async def read_leases(
             for name in sorted(names - groups.keys())
         ]
         addresses = {address.accepted_topic: address.name for address in settings.addresses}
-        assigned = {(name, *item) for name, described in groups.items() for item in described.assigned}
-        consumed = {
+        consumed = {place[:2] for place in stored} | {
             (name, where)
-            for name, where, _ in (*stored, *(item for item in assigned if item[1] in addresses))
-            if topic in {None, where}
+            for name, described in groups.items()
+            for where, _ in described.assigned
+            if where in addresses and topic in {None, where}
         }
         topics = sorted({where for _, where in consumed})
         counts = await cluster.topics.partition_counts(topics) if topics else {}
@@ -149,7 +149,7 @@ async def read_leases(
             and item.progress.topic_id not in {"", identities[place[1]]}
         }
         foreign = await _foreign(
-            cluster, {name: [item for n, item, _ in places if n == name] for name in groups}
+            cluster, {name: [where for owner, where in consumed if owner == name] for name in groups}
         )
         rows = [
             _row(

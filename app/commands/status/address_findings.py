@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from itertools import chain
+from shlex import quote
 from typing import Final
 
 from app.commands.repair.records import resend_advice
 from app.commands.status import model
 from app.commands.status.causes import SHOWN_MAX, Problem, named
-from app.commands.status.formatting import quoted, share
+from app.commands.status.formatting import share
 from app.commands.status.model import Address, Finding, FrequentId, Status
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.page.formats import age
@@ -23,7 +24,7 @@ def findings(status: Status, address: Address) -> Iterator[Finding]:
     """Yield the findings of one address, except problems of its topics."""
     where = f"address {address.address}"
     if address.quarantine is not None:
-        yield quarantined(where, address.quarantine, quoted(address.address), address.chain_start)
+        yield quarantined(where, address.quarantine, quote(address.address), address.chain_start)
     problems = chain(
         _gaps(address),
         _limits(status, address),
@@ -126,7 +127,7 @@ def _unchecked(address: Address) -> Iterator[Problem]:
         do = "if one of these headers is the ID, add it to duplicate_id_headers, else have producers set the ID"
         if likely is not None:
             do += "; this command tries one"
-            command = f"ringfence audit {quoted(address.topic)} --id-header {quoted(likely)}"
+            command = f"ringfence audit {quote(address.topic)} --id-header {quote(likely)}"
     yield Problem(what, do, command)
 
 
@@ -144,8 +145,8 @@ def _frequent_ids(address: Address) -> Iterator[Problem]:
             f"{f'. {lanes[0].means}' if lanes[0].means else ''}"
         )
         do = "give each message an ID of its own; this shows what each lane accepted under that ID"
-        searched = " ".join(quoted(f"text:{text}" if text.startswith("-") else text) for text in texts)
-        yield Problem(what, do, f"ringfence rings find {quoted(address.address)} {searched}")
+        searched = " ".join(quote(f"text:{text}" if text.startswith("-") else text) for text in texts)
+        yield Problem(what, do, f"ringfence rings find {quote(address.address)} {searched}")
 
 
 def _forwarded(address: Address) -> Iterator[Problem]:

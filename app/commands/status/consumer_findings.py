@@ -1,10 +1,11 @@
 """Findings of a consumer group, its messages, handlers and leases. Pure."""
 
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import Final
 
 from app.commands.status.causes import PASSES_S, SHOWN_MAX, Problem, merged, named, quota
-from app.commands.status.formatting import quoted, waiting
+from app.commands.status.formatting import waiting
 from app.commands.status.model import Consumers, Finding, LeftLetters, Share
 from ringfence_kafka.groups.foreign_members import WAY_OUT
 from ringfence_kafka.page.formats import age
@@ -24,8 +25,8 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
             where,
             f"no consumer runs, and {waiting(consumers.waiting)}, the oldest for {_oldest(consumers)}",
             "start a consumer; a group that is no longer used: ringfence consumers forget "
-            f"{quoted(consumers.consumer_group)}",
-            f"ringfence consume {quoted(consumers.address)} --handler MODULE:FUNCTION --consumer-group {quoted(consumers.consumer_group)}",
+            f"{quote(consumers.consumer_group)}",
+            f"ringfence consume {quote(consumers.address)} --handler MODULE:FUNCTION --consumer-group {quote(consumers.consumer_group)}",
             stands=True,
         )
         return
@@ -71,12 +72,14 @@ def _letters(consumers: Consumers, where: str) -> Iterator[Finding]:
         those = ("waits, its message has a dead letter", "wait, each behind a message with a dead letter")
         what.append(f"{counted(blocked, 'group')} {those[blocked > 1]}: {shown}{more}")
     do = "fix the cause, then redrive them; `ringfence dlq list` shows them, and `ringfence dlq drop` discards them"
-    command = f"ringfence dlq redrive {quoted(consumers.address)} --consumer-group {quoted(consumers.consumer_group)}"
+    command = (
+        f"ringfence dlq redrive {quote(consumers.address)} --consumer-group {quote(consumers.consumer_group)}"
+    )
     if letters is None or (blocked > letters.count and not letters.at_least):
         do = f"{do}; `ringfence groups release` tries a message again whose dead letter is gone"
     if letters is None:
         names = [share.blocked_group for share in consumers.partitions if share.blocked_group]
-        command = _groups("release", consumers, quoted(names[0]) if names else "GROUP")
+        command = _groups("release", consumers, quote(names[0]) if names else "GROUP")
     yield Finding(where, "; ".join(what), do, command, stands=True)
 
 
@@ -84,8 +87,8 @@ def left_letters(left: LeftLetters) -> Finding:
     """Return the finding about dead letters of a consumer group without progress."""
     where = f"{left.consumer_group or 'no consumer group'} at {left.address}"
     do = "their consumer group has no progress: start a consumer of it and redrive them, or drop them"
-    group = f" --consumer-group {quoted(left.consumer_group)}" if left.consumer_group else ""
-    command = f"ringfence dlq list {quoted(left.address)}{group}"
+    group = f" --consumer-group {quote(left.consumer_group)}" if left.consumer_group else ""
+    command = f"ringfence dlq list {quote(left.address)}{group}"
     return Finding(where, left.dead_letters.described("dead letter"), do, command, stands=True)
 
 
@@ -102,7 +105,7 @@ def _failing(consumers: Consumers, where: str) -> Iterator[Finding]:
     if others:
         do, command = f"{do}; this command shows all groups that wait", _groups("show", consumers)
     elif longest.failing_group is not None:
-        do, command = f"{do}, or drop the message", _groups("skip", consumers, quoted(longest.failing_group))
+        do, command = f"{do}, or drop the message", _groups("skip", consumers, quote(longest.failing_group))
     yield Finding(
         _at(where, failing),
         f"{group} waits: its first message has failed for {age(longest.failing_seconds)}, "
@@ -144,7 +147,7 @@ def _runs(consumers: Consumers, where: str) -> Iterator[Finding]:
         f"a handler runs one message of {group} for {age(longest.run_seconds)}, and does not end{more}",
         "nothing, if that may take so long, else fix the handler, or set --handler-timeout"
         + ("" if longest.run_group is None else "; this command ends the run"),
-        "" if longest.run_group is None else _groups("release", consumers, quoted(longest.run_group)),
+        "" if longest.run_group is None else _groups("release", consumers, quote(longest.run_group)),
         stands=(longest.run_seconds or 0.0) > HANGS_S,
     )
 
@@ -190,9 +193,9 @@ def _at(where: str, shares: Sequence[Share]) -> str:
 
 
 def _who(consumers: Consumers) -> str:
-    return f"ringfence consumers show {quoted(consumers.address)}"
+    return f"ringfence consumers show {quote(consumers.address)}"
 
 
 def _groups(verb: str, consumers: Consumers, group: str = "") -> str:
-    words = [quoted(consumers.address), *([group] if group else [])]
-    return f"ringfence groups {verb} {' '.join(words)} --consumer-group {quoted(consumers.consumer_group)}"
+    words = [quote(consumers.address), *([group] if group else [])]
+    return f"ringfence groups {verb} {' '.join(words)} --consumer-group {quote(consumers.consumer_group)}"

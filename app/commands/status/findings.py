@@ -6,12 +6,13 @@ longer than it may last.
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from shlex import quote
 from typing import Final
 
 from agents.rules.lane_rules import OWN_FILE
 from app.commands.status import address_findings, consumer_findings, model
 from app.commands.status.causes import PASSES_S, Problem, merged, named, quota
-from app.commands.status.formatting import quoted, waiting
+from app.commands.status.formatting import waiting
 from app.commands.status.model import Address, Bridge, Finding, Lane, Status, Worker
 from ringfence_kafka.groups.foreign_members import WAY_OUT
 from ringfence_kafka.page.formats import age
@@ -240,8 +241,8 @@ def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:
         for item in [*texts, *((text, bridge.stands) for text in bridge.standing)]:
             found.setdefault(item, []).append(bridge.bridge)
         if bridge.quarantine is not None:
-            arguments = f"{quoted(bridge.bridge)} --bridge"
+            arguments = f"{quote(bridge.bridge)} --bridge"
             yield address_findings.quarantined(f"bridge {bridge.bridge}", bridge.quarantine, arguments)
     for (text, stands), names in found.items():
-        one = f" {quoted(names[0])}" if len(names) == 1 else ""
+        one = f" {quote(names[0])}" if len(names) == 1 else ""
         yield Finding(named("bridge", names), text, "", f"ringfence bridge status{one}", stands=stands)

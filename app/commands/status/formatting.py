@@ -65,10 +65,3 @@ def run_text(run: RunResult | None, at: str, *, linked: bool = False) -> str:
     seen = ", acknowledged" if run.acknowledged else ""
     report = f"; report {run.report} on {run.host}" if run.report and not linked else ""
     return f"RECONCILIATION  {run.verdict}{seen}, {late} ago, {counted(run.messages, 'message')}{report}"
-
-
-def quoted(name: str) -> str:
-    """Return a name quoted for a shell."""
-    if name.replace("-", "").replace("_", "").replace(".", "").isalnum() and not name.startswith("-"):
-        return name
-    return "'" + name.replace("'", "'\\''") + "'"

@@ -35,7 +35,7 @@ class Clusters:
     """Two brokers that are not started yet, and a link to the target that only the bridge uses."""
 
     def __init__(self, directory: Path, messages: int) -> None:
-        plain, controller, inner, outer = ports.choose_several(HOST, 4)
+        plain, controller, inner, outer = (ports.choose(HOST) for _ in range(4))
         properties = listener_properties(
             HOST, plain, controller, {LINK: Listener(inner, advertised_port=outer)}
         )

@@ -33,7 +33,7 @@ def linked_broker(
     folder: Path, links: int = 2, properties: Mapping[str, str] | None = None
 ) -> Iterator[LinkedBroker]:
     """Run a broker with so many open links, and ``properties`` over Ringfence's own."""
-    plain, controller, *rest = ports.choose_several(HOST, 2 + 2 * links)
+    plain, controller, *rest = [ports.choose(HOST) for _ in range(2 + 2 * links)]
     inner, outer = rest[:links], rest[links:]
     further = {
         f"LINK{number}": Listener(port, advertised_port=advertised)

@@ -130,7 +130,7 @@ class SecuredBroker:
     def __init__(self, folder: Path) -> None:
         self.certificates = Certificates(folder)
         self.issuer = Issuer(folder, USER, PASSWORD)
-        plain, controller, *rest = ports.choose_several(HOST, 2 + len(_PROTOCOLS))
+        plain, controller, *rest = (ports.choose(HOST) for _ in range(2 + len(_PROTOCOLS)))
         self._ports = dict(zip(_PROTOCOLS, rest, strict=True))
         self.broker = EmbeddedBroker(folder / "broker", plain, properties=self._properties(plain, controller))
 

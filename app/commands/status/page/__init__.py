@@ -6,8 +6,9 @@ Their Content-Security-Policy allows only their own style and script. Jinja esca
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
+from shlex import quote
 from typing import Any, Final
-from urllib.parse import quote
+from urllib import parse
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
@@ -138,9 +139,9 @@ _ENVIRONMENT.filters |= {
     "moment": _moment,
     "newest": _last,
     "number": number,
-    "part": lambda text: quote(text, safe=""),
+    "part": lambda text: parse.quote(text, safe=""),
     "partitions": formatting.partitions,
-    "quoted": formatting.quoted,
+    "quoted": quote,
     "rate": rate,
     "run_text": formatting.run_text,
     "share": formatting.share,

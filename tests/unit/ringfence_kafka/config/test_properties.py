@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.worker import parts
 from app.worker.faust_app import RingfenceApp
+from app.worker.parts import WorkerParts
 from reconcile.spark.source_options import kafka_options
 from ringfence_kafka.auth import access_errors, client_properties
 from ringfence_kafka.auth.client_options import client_options, producer_options
@@ -232,7 +232,7 @@ def test_clients_are_named() -> None:
         assert kafka_options(kafka)["kafka.client.id"] == "shop-w1"
         assert kafka.client_id_of("host-1-ab") == "shop-host-1-ab"
         assert kafka.instance_of("shop-host-1-ab") == "host-1-ab"
-    assert RingfenceApp(parts.build(settings)).conf.broker_client_id == "shop-w1"
+    assert RingfenceApp(WorkerParts(settings)).conf.broker_client_id == "shop-w1"
     assert validate({"app": {"id": "shop"}}).with_web_port(7).kafka.client_id.endswith("-7")
 
 

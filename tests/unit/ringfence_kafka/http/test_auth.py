@@ -6,8 +6,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from app.worker import parts
 from app.worker.faust_app import RingfenceApp
+from app.worker.parts import WorkerParts
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.http.auth import HttpAuth, http_auth, session
@@ -61,7 +61,7 @@ async def test_tls_and_token(files: dict[str, str]) -> None:
 
 
 def test_a_worker_has_both(files: dict[str, str]) -> None:
-    made = RingfenceApp(parts.build(validate({"app": files})))
+    made = RingfenceApp(WorkerParts(validate({"app": files})))
 
     assert isinstance(made.conf.web_ssl_context, ssl.SSLContext)
     assert [middleware.__name__ for middleware in made.web.web_app.middlewares] == ["guard"]

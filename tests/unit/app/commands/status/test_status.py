@@ -30,9 +30,9 @@ HOSTILE = "a b; $(reboot) 'c'"
 NO_WORKER = with_lanes(state=NOBODY, worker=None, lag=1_000)
 NOBODY_CONSUMES: dict[str, Any] = {"members": [], "state": "EMPTY"}
 FAILING: dict[str, Any] = {"lag": 5, "failing_group": "it's", "failing_attempts": 4}
-SKIP = "ringfence groups skip orders 'it'\\''s' --consumer-group billing"
+SKIP = "ringfence groups skip orders 'it'\"'\"'s' --consumer-group billing"
 RUNS: dict[str, Any] = {"lag": 5, "running": 1, "run_group": "it's"}
-RELEASE = "ringfence groups release orders 'it'\\''s' --consumer-group billing"
+RELEASE = "ringfence groups release orders 'it'\"'\"'s' --consumer-group billing"
 SILENT: dict[str, Any] = {"lag": 5, "running": 3, "head_age_seconds": 9_000.0}
 DEAD: dict[str, Any] = {"lag": 5, "waits": "c2", "holder_is_member": False}
 NOT_HELD: dict[str, Any] = {"lag": 5, "state": "none", "holder": None, "reason": "no permission"}
@@ -74,7 +74,7 @@ def _bridged(**changes: Any) -> Status:
          "up to 50.0 % of the records of a lane are forwarded to their home", "set partitioner"),
         (with_lanes(frequent_id=FREQUENT), False,
          "75.0 % of the 80 duplicates of the last hour have the ID -it's. A producer loses messages",
-         "ringfence rings find orders 'text:-it'\\''s'"),
+         "ringfence rings find orders 'text:-it'\"'\"'s'"),
         (with_lanes(frequent_id=FrequentId("hex:00", 30, 40, ["/shop", "a 7"])), False,
          "have the ID /shop a 7", "ringfence rings find orders '/shop' 'a 7'"),
         (OBSERVED, False, "it only observes: of 220 messages, 20 duplicates passed that it would have dropped", 'mode = "enforce"'),

@@ -11,9 +11,9 @@ from aiokafka.errors import GroupLoadInProgressError
 from faust.assignor.partition_assignor import PartitionAssignor
 
 from agents.worker.lanes import Lanes
-from app.worker import parts
 from app.worker.faust_app import RingfenceApp
 from app.worker.membership.assignor import restore_before_joining
+from app.worker.parts import WorkerParts
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
@@ -26,7 +26,7 @@ COUNTS = dict.fromkeys(TOPICS, 4)
 async def _assignor(tmp_path: Path, name: str, port: int = 0) -> Any:
     named = {"id": "rf", "data_dir": str(tmp_path), "instance": name}
     app = {**named, "static_membership": True, "web_port": port}
-    return RingfenceApp(parts.build(validate({"app": app, "addresses": [{"name": "orders"}]}))).assignor
+    return RingfenceApp(WorkerParts(validate({"app": app, "addresses": [{"name": "orders"}]}))).assignor
 
 
 def _lead(assignor: Any, joined: dict[str, Any], partitions: int = 4) -> dict[str, Any]:
