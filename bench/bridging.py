@@ -186,7 +186,7 @@ class _Contest:
             topics.delete(self._target, [job.output, *more_topics])
 
     def _perform(self, job: Job, name: str) -> Run:
-        return perform(job, self._source, self._two.source.pids, self._folder / name / "output.log")
+        return perform(job, self._source, [self._two.source.pid], self._folder / name / "output.log")
 
 
 # -- what it says ----------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ class Contest:
         self._say(f"{contender}: {place.plan.messages:,} messages")
         ready = startup.prepare(contender, place)
         try:
-            return perform(ready.job, self._bootstrap, self._broker.pids, place.folder / "output.log")
+            return perform(ready.job, self._bootstrap, [self._broker.pid], place.folder / "output.log")
         finally:
             topics.delete(self._bootstrap, [ready.job.output, *ready.internal])
 

@@ -117,10 +117,10 @@ def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, 
         reader = resources.enter_context(Reader(bootstrap, worker.output, plan.partitions))
         with Traffic(bootstrap, name, plan, load.rate) as traffic:
             time.sleep(WARM_UP_S)
-            began, before, broker_before = time.time(), child.read(), measure.cpu_s(broker.pids)
+            began, before, broker_before = time.time(), child.read(), measure.cpu_s([broker.pid])
             transactions = _transactions(worker)
             time.sleep(load.seconds)
-            ended, after, broker_after = time.time(), child.read(), measure.cpu_s(broker.pids)
+            ended, after, broker_after = time.time(), child.read(), measure.cpu_s([broker.pid])
             transactions = _transactions(worker) - transactions
         _until(lambda: len(reader.seen()) >= traffic.originals, "messages are missing", child)
         seen = reader.seen()
@@ -176,7 +176,7 @@ def _backlog(
     job = Job(
         name, worker.command, name, BACKLOG, worker.output, plan.partitions, plan.messages, worker.forward, folder=version.root
     )  # fmt: skip
-    done = perform(job, bootstrap, broker.pids, folder / name / "output.log")
+    done = perform(job, bootstrap, [broker.pid], folder / name / "output.log")
     if done.outputs != expected or done.distinct_outputs != expected or done.out_of_order:
         raise BenchError(
             f"{done.outputs} messages came out of {expected}, {done.distinct_outputs} different, {done.out_of_order} out of order"

@@ -193,7 +193,7 @@ def _probe(config: Path, state: Path, kind: str, logged: int) -> Opened:
 def _work(broker: EmbeddedBroker, folder: Path, job: Job, ids: int, address: str) -> Worked:
     plan = Plan(job.messages, partitions=1, ring=min(ids, 20_000))
     expected = publish(broker.bootstrap_servers, address, generate(plan))
-    done = perform(job, broker.bootstrap_servers, broker.pids, folder / f"{address}.log")
+    done = perform(job, broker.bootstrap_servers, [broker.pid], folder / f"{address}.log")
     exact = done.outputs == done.distinct_outputs == expected.distinct
     per_million = 1e6 / done.measured
     return Worked(

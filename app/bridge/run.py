@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from aiokafka.errors import KafkaError
@@ -178,21 +178,17 @@ async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
                 refused.append(str(error))
             else:
                 log.warning("cluster connection %s: %s", connection, error)
-        running += _with_members(members_plans, members, permit)
+        if members is None:  # not known yet, so all configured plans
+            running += [(plan, permit) for plan in members_plans]
+        else:
+            running += [
+                (with_members(plan, members), permit)
+                for plan in members_plans
+                if plan.share is not None and plan.share.member in members
+            ]
     if refused and len(refused) == len(strict) and all(permit is not None for _, permit in running):
         raise ConfigurationError("\n".join(refused))
     return running
-
-
-def _with_members(
-    plans: Sequence[Plan], members: tuple[str, ...] | None, permit: Permit
-) -> Iterator[Permitted]:
-    """Yield the plans of these members. None = the members are not known yet, so all configured plans."""
-    for plan in plans:
-        if members is None:
-            yield plan, permit
-        elif plan.share is not None and plan.share.member in members:
-            yield with_members(plan, members), permit
 
 
 async def ends_of(plans: Sequence[Plan]) -> dict[str, Ends]:

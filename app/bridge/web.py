@@ -73,18 +73,13 @@ class BridgeMetrics(Collector):
                     counted = bridge.state.totals.get(number, Counter())
                     family.add_metric([bridge.plan.name, str(number)], counted.get(name, 0))
             yield family
-        lag = GaugeMetricFamily(
-            "ringfence_bridge_lag_records",
-            "Offsets of the source that are not confirmed; NaN = unknown.",
-            labels=_LABELS,
-        )
-        unconfirmed = GaugeMetricFamily(
-            "ringfence_bridge_unconfirmed_records",
-            "Messages that are read and not confirmed.",
-            labels=_LABELS,
-        )
-        up = GaugeMetricFamily(
-            "ringfence_bridge_ready", "1 = all assigned partitions are forwarded.", labels=["bridge"]
+        lag, unconfirmed, up = (
+            GaugeMetricFamily(f"ringfence_bridge_{name}", text, labels=labels)
+            for name, text, labels in (
+                ("lag_records", "Offsets of the source that are not confirmed; NaN = unknown.", _LABELS),
+                ("unconfirmed_records", "Messages that are read and not confirmed.", _LABELS),
+                ("ready", "1 = all assigned partitions are forwarded.", ["bridge"]),
+            )
         )
         for bridge in self._bridges:
             up.add_metric([bridge.plan.name], float(bridge.state.ready))

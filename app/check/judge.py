@@ -50,8 +50,7 @@ def judge(inputs: Mapping[str, Sequence[Record]], outputs: Mapping[str, Sequence
     found = {address: Judgement(address, len(records)) for address, records in inputs.items()}
     everything = [unit(address, record) for address, records in inputs.items() for record in records]
     units = {item.place: item for item in everything}
-    originals = _originals(everything)
-    _count_resent(everything, found)
+    originals = _originals(everything, found)
     times = {
         place: dict.fromkeys(units[place].wanted, 0)
         for place, original in originals.items()
@@ -97,17 +96,10 @@ def _judge_whole(found: Judgement, original: Unit, counts: Mapping[str, int]) ->
         found.torn.append(f"{original}: accepted without part {', '.join(missing)}")
 
 
-def _count_resent(units: Iterable[Unit], found: Mapping[str, Judgement]) -> None:
-    hops = _Hops()
-    for entry in units:
-        if entry.hop is not None and hops.known(entry.place, entry.hop):
-            found[entry.place[0]].resent += 1
-
-
-def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
+def _originals(units: Iterable[Unit], found: Mapping[str, Judgement]) -> dict[Place, Place]:
     """Return the original of each input record: the first record with one of its IDs, or the record itself.
 
-    A record that a bridge sent again has the original of the first send, whatever its IDs.
+    A record that a bridge sent again counts as such, and has the original of the first send, whatever its IDs.
     """
     first: dict[Id, Place] = {}
     originals: dict[Place, Place] = {}
@@ -116,6 +108,7 @@ def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
         sent = None if entry.hop is None else hops.known(entry.place, entry.hop)
         if sent is not None:
             originals[entry.place] = originals[sent]
+            found[entry.place[0]].resent += 1
             continue
         known = next((first[known_id] for known_id in entry.ids if known_id in first), None)
         originals[entry.place] = known or entry.place

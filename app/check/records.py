@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -118,7 +117,8 @@ def unit(topic: str, record: Record) -> Unit:
     try:
         listed = json.loads(record.value or b"")["parts"]
         parts = [_part(topic, item, record.timestamp) for item in listed]
-        own += tuple(_ids_of(parts)) if counted else ()
+        if counted:
+            own += tuple(known for part in parts for known in _ids(part.address, part.headers))
         parts = [part._replace(headers=(*part.headers, *passed)) for part in parts]
         wanted = {f"{number}/{len(parts)}": part for number, part in enumerate(parts, 1)}
         [*_, _last] = parts
@@ -160,11 +160,6 @@ def _bytes(holder: dict[str, Any], name: str) -> bytes | None:
     if encoded is not None:
         return base64.b64decode(encoded)
     return None if plain is None else str(plain).encode()
-
-
-def _ids_of(parts: list[Wanted]) -> Iterator[Id]:
-    for part in parts:
-        yield from _ids(part.address, part.headers)
 
 
 def _ids(address: str, headers: Headers) -> tuple[Id, ...]:

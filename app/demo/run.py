@@ -125,9 +125,6 @@ class Demo:
         log = self._stage.directory / f"worker-{self._workers}.log"
         return self._stage.start_worker(self._config, self._web_port, log)
 
-    # -- traffic and kill
-    # ---------------------------------------------------------------------------------------
-
     def _run_traffic(self) -> float:
         """Send everything, kill the worker meanwhile, wait until all is consumed; return the seconds."""
         bootstrap = self._broker.bootstrap_servers
@@ -187,9 +184,6 @@ class Demo:
 
     def _worker_error(self, fault: str) -> WorkerError:
         return WorkerError(f"the worker {fault}: fix what its log names\n{log_of(self._worker)}")
-
-    # -- judges: separate programs that read Kafka, and know nothing of the demo but its address
-    # -----------------
 
     def _check(self, seconds: float) -> int:
         """Run the check for ``seconds``; it prints its table. Return its exit code."""

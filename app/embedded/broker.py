@@ -62,11 +62,6 @@ class EmbeddedBroker(BrokerProcess):
         """``host:port`` for clients, known before the start."""
         return f"{HOST}:{self.port}"
 
-    @property
-    def pids(self) -> list[int]:
-        """The single process ID, in a list as for a cluster. Raises as :attr:`pid` does."""
-        return [self.pid]
-
     def start(self, timeout: float = 60) -> None:
         """Start the broker and wait until it answers clients.
 

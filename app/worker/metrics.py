@@ -112,19 +112,14 @@ class LaneMetrics(Collector):
 
 
 def _counters(lanes: Lanes) -> Iterable[Metric]:
-    messages = CounterMetricFamily(
-        "ringfence_messages", "Messages by address and verdict.", labels=["address", "verdict"]
-    )
-    transactions = CounterMetricFamily(
-        "ringfence_transactions",
-        "Transactions by the address of their envelope and verdict; each also counts as a message.",
-        labels=["address", "verdict"],
-    )
-    parts = CounterMetricFamily(
-        "ringfence_parts",
-        "Accepted parts of transactions by the address of their envelope and the address that they were accepted for.",
-        labels=["address", "accepted_for"],
-    )
+    messages, transactions, parts = (
+        CounterMetricFamily(f"ringfence_{name}", text, labels=["address", label])
+        for name, label, text in (
+            ("messages", "verdict", "Messages by address and verdict."),
+            ("transactions", "verdict", "Transactions by the address of their envelope and verdict; each also counts as a message."),
+            ("parts", "accepted_for", "Accepted parts of transactions by the address of their envelope and the address that they were accepted for."),
+        )
+    )  # fmt: skip
     others = {
         name: CounterMetricFamily(f"ringfence_{name}", text, labels=["address"])
         for name, text in _COUNTERS.items()

@@ -136,6 +136,7 @@ class ConsumerGroup:
         return bool(answer["released"])
 
     async def _try_again(self, number: int, known: Progress, offset: int) -> None:
+        """Let the group of a parked message go on with this message."""
         redrives = {offset: known.redriven.get(offset, 0) + 1}
         async with LeaseHolders(self._settings, self._address) as holders:
             answer = await holders.redrive(self._group, number, redrives)
@@ -161,10 +162,9 @@ class ConsumerGroup:
         return () if (number, row.head_offset) in self._letters else (row.head_offset,)
 
     async def drop(self, order: Order, meant: Mapping[int, Meant] | None) -> tuple[dict[int, Dropped], bool]:
-        """Drop the messages ``meant``, or without them all messages.
+        """Drop the messages ``meant``, or without them all messages; return what was dropped by partition.
 
-        Returns:
-            Dropped messages by partition, and whether some message was finished meanwhile.
+        The second value says whether some message was finished meanwhile.
         """
         dropped: dict[int, Dropped] = {}
         gone = False
@@ -229,13 +229,7 @@ class ConsumerGroup:
         return now, rows.get(order.name.hex())
 
     async def _ask_drop(
-        self,
-        web: str,
-        number: int,
-        order: Order,
-        row: show.GroupRow,
-        below: int,
-        lost: Sequence[int],
+        self, web: str, number: int, order: Order, row: show.GroupRow, below: int, lost: Sequence[int]
     ) -> dict[str, Any] | str:
         """Ask the holder to drop messages, for a purge only below the offset ``below``.
 

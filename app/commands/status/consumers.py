@@ -19,6 +19,7 @@ from ringfence_client.progress.topic_checks import progress_deleted
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.groups.descriptions import GroupDescription
 from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogReader
@@ -50,10 +51,9 @@ async def read_consumers(
         async with asyncio.timeout(LIMIT_S):
             found = await leases.read_leases(settings, partial=True)
     except TimeoutError:
-        topic = wire_names.progress_topic(settings.app.id)
         fault = (
-            f"consumers are not known: {topic} cannot be read to its end within {LIMIT_S:.0f} s; a consumer that was killed leaves a "
-            "transaction open there for a while: look again in a minute"
+            f"consumers are not known: {wire_names.progress_topic(settings.app.id)} cannot be read to its end within {LIMIT_S:.0f} s; "
+            "a consumer that was killed leaves a transaction open there for a while: look again in a minute"
         )
         return Found([], [fault])
     except TopicAuthorizationFailedError as error:
@@ -70,18 +70,17 @@ async def read_consumers(
     }
     oldest = await _heads(settings, waiting)
     webs = sorted({row.web for row in rows if row.web and row.state != RELEASED and row.holder_is_member})
-    asked = [
-        fetch_document(session, settings.app, web, path) for web in webs for path in ("/health", "/groups")
-    ]
-    answers = await asyncio.gather(*asked)
-    said = {web: (answers[2 * at], answers[2 * at + 1]) for at, web in enumerate(webs)}
-    places = sorted({(row.consumer_group, row.topic) for row in rows})
+    healths, groups = await asyncio.gather(
+        *(
+            asyncio.gather(*(fetch_document(session, settings.app, web, path) for web in webs))
+            for path in ("/health", "/groups")
+        )
+    )
+    said = dict(zip(webs, zip(healths, groups, strict=True), strict=True))
     shown = []
-    for name, topic in places:
+    for name, topic in sorted({(row.consumer_group, row.topic) for row in rows}):
         own = [row for row in rows if (row.consumer_group, row.topic) == (name, topic)]
-        group = found.groups[name]
-        foreign = found.foreign.get(name, [])
-        shown.append(_consumers(name, own, (group.state, sorted(group.members)), said, oldest, foreign))
+        shown.append(_consumers(own, found.groups[name], said, oldest, found.foreign.get(name, [])))
     faults = [fault for fault in found.faults if not fault.startswith(tuple(f"{name} " for name in ignored))]
     return Found(shown, faults, found.settled)
 
@@ -120,13 +119,13 @@ async def _heads(
 
 
 def _consumers(
-    name: str,
     rows: Sequence[LeaseRow],
-    group: tuple[str, list[str]],
+    group: GroupDescription,
     said: Mapping[str, tuple[Answer, Answer]],
     oldest: Mapping[tuple[str, int, int], Any],
     foreign: Sequence[str],
 ) -> Consumers:
+    name, address = rows[0].consumer_group, rows[0].address or rows[0].topic
     webs = {row.web for row in rows if row.web in said}
     healths = {
         web: health
@@ -145,11 +144,9 @@ def _consumers(
         _share(row, oldest, hot.get(row.partition), reasons, _longest(healths.get(row.web), row.partition))
         for row in rows
     ]
-    address, faults = rows[0].address or rows[0].topic, list(dict.fromkeys(faults))
-    delays = throttled(healths.values())
     return Consumers(
-        name, address, *group, shares, faults, left, silent, throttled=delays, webs=sorted(healths),
-        **memory(healths.values()),
+        name, address, group.state, sorted(group.members), shares, list(dict.fromkeys(faults)), left, silent,
+        throttled=throttled(healths.values()), webs=sorted(healths), **memory(healths.values()),
     )  # fmt: skip
 
 

@@ -166,22 +166,18 @@ def _count(records: OpenRecords | None) -> str:
 
 def _charts(status: Status, past: Charts) -> Iterator[RenderableType]:
     """Yield charts of addresses and consumers over the last hour. Each figure has its own scale."""
-    addresses = [(item.address, past.figures("address", item.address)) for item in status.addresses]
-    groups = [
-        (
-            f"{item.consumer_group} at {item.address}",
-            past.figures("consumers", item.consumer_group, item.address),
-        )
-        for item in status.consumers
-    ]
-    for title, columns, rows, names in (
+    addresses = [("address", item.address) for item in status.addresses]
+    groups = [("consumers", item.consumer_group, item.address) for item in status.consumers]
+    for title, columns, subjects, names in (
         ("ADDRESSES, THE LAST HOUR", "<address|<in|<duplicates|<lag|<reaches back", addresses, ("in", "duplicates", "lag", "covered")),
         ("CONSUMERS, THE LAST HOUR", "<group at address|<handled|<failed|<running|<oldest", groups, ("handled", "failed", "running", "oldest")),
     ):  # fmt: skip
-        if rows:
+        if subjects:
             table = _table(title, columns)
-            for name, figures in rows:
-                _add(table, name, *(blocks(figures.get(figure, []), CHART_WIDTH) for figure in names))
+            for subject in subjects:
+                figures = past.figures(*subject)
+                charts = (blocks(figures.get(figure, []), CHART_WIDTH) for figure in names)
+                _add(table, " at ".join(subject[1:]), *charts)
             yield from ("", table)
 
 

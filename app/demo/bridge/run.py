@@ -138,9 +138,6 @@ class _Demo:
                 self._display.say(f"{name} did not stop cleanly within {STOP_LIMIT_S:g} s of SIGTERM: {left}")
         return max(code, status, *(int(item != 0) for item in stopped))
 
-    # -- before the traffic
-    # -------------------------------------------------------------------------------------
-
     def _start_worker(self, name: str) -> WorkerProcess:
         self._stage.create_topics(self._configs[name])
         log = self._directory / name / "worker.log"
@@ -161,9 +158,6 @@ class _Demo:
         self._to_forward = Offsets(origin, group, [accepted_topic], PARTITIONS)
         for end in (self._accepted.stop, self._written.close, self._to_forward.close):
             self._stage.stack.callback(end)
-
-    # -- the traffic
-    # --------------------------------------------------------------------------------------------
 
     def _traffic(self) -> None:
         """Produce three parts to the origin, then fail over to the target."""
@@ -220,9 +214,6 @@ class _Demo:
                 return
             if time.monotonic() > deadline:
                 raise DemoError(f"the bridge does not finish\n{log.read_text()}")
-
-    # -- common
-    # -------------------------------------------------------------------------------------------------
 
     def _until(self, condition: Callable[[], bool], what: str, process: WorkerProcess) -> None:
         deadline = time.monotonic() + READY_LIMIT_S

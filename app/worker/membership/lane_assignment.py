@@ -40,10 +40,6 @@ class LaneTopics(NamedTuple):
         lanes = self.lanes if topic == self.input else 0
         return list(LaneLayout.from_setting(lanes, count).partitions_of(lane))
 
-    def lane_count(self, counts: Mapping[str, int], there: Iterable[str]) -> int:
-        """Return the number of lanes, from the partition counts of existing topics."""
-        return self.lanes or max(counts[topic] for topic in there)
-
 
 def deal(
     joined: Mapping[str, Joined],
@@ -118,7 +114,7 @@ def units_of(
         there = sorted(topic for topic in address.names if topic in takers)
         whole = [member for member in subscribed if all(member in takers[topic] for topic in there)]
         if there and whole:
-            lanes = address.lane_count(counts, there)
+            lanes = address.lanes or max(counts[topic] for topic in there)
             weight = max(1, round(counts.get(address.input, 0) / lanes))
             units[there[0]] = Unit(range(lanes), whole, weight)
             groups[there[0]] = TopicGroup(address, there)

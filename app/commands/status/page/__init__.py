@@ -159,7 +159,8 @@ def shown(name: str, **values: Any) -> str:
 
     ``values``: ``app``, ``worker`` (which shows the page), ``title``, and the names of the template.
     """
-    return _ENVIRONMENT.get_template(f"{name}.html").render(standing=0, style=STYLE, script=SCRIPT, **values)
+    values = {"standing": 0, "style": STYLE, "script": SCRIPT} | values
+    return _ENVIRONMENT.get_template(f"{name}.html").render(values)
 
 
 def render(
@@ -177,8 +178,7 @@ def render(
     If ``status`` is None for the reason ``fault``, it shows only this worker's lanes (``own``) and the name
     ``app``. ``report``: path of the last run's page on this server; empty = not available.
     """
-    return _ENVIRONMENT.get_template("overview.html").render(
-        status=status, found=found, standing=1 if fault else sum(finding.stands for finding in found), worker=worker, own=own,
-        fault=fault, charts=past, app=status.app if status is not None else app, title="", style=STYLE, script=SCRIPT,
-        report=report,
+    return shown(
+        "overview", status=status, found=found, standing=1 if fault else sum(finding.stands for finding in found), worker=worker, own=own,
+        fault=fault, charts=past, app=status.app if status is not None else app, title="", report=report,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from app.commands.status.lanes import memory
 from app.commands.status.model import NOBODY, OPEN, UNKNOWN, FrequentId, Status, Worker
 from ringfence_kafka.errors import named
 from ringfence_kafka.groups import members
+from ringfence_kafka.groups.descriptions import GroupDescription
 from ringfence_kafka.page.history import SPANS, Charts
 from ringfence_kafka.producer import transaction_version
 from ringfence_kafka.producer.transaction_version import TransactionVersionError
@@ -76,7 +77,7 @@ def _bridged(**changes: Any) -> Status:
          "75.0 % of the 80 duplicates of the last hour have the ID -it's. A producer loses messages",
          "ringfence rings find orders 'text:-it'\"'\"'s'"),
         (with_lanes(frequent_id=FrequentId("hex:00", 30, 40, ["/shop", "a 7"])), False,
-         "have the ID /shop a 7", "ringfence rings find orders '/shop' 'a 7'"),
+         "have the ID /shop a 7", "ringfence rings find orders /shop 'a 7'"),
         (OBSERVED, False, "it only observes: of 220 messages, 20 duplicates passed that it would have dropped", 'mode = "enforce"'),
         (replace(OBSERVED, addresses=[replace(ADDRESS, lanes=[*OBSERVED.addresses[0].lanes[:1], ENFORCED])]), False,
          "lane orders-1 drops them", ""),
@@ -200,7 +201,7 @@ def test_somebody_else_answers() -> None:
     for group, faults in (("billing", ["disk full"]), ("audit", [])):
         answer: consumers.Answer = {"consumer_group": group, "faults": ["disk full"]}
         answers = {"w:1": (answer, None)}
-        found = consumers._consumers("billing", [row], ("Stable", []), answers, {}, [])
+        found = consumers._consumers([row], GroupDescription("Stable", frozenset(), {}), answers, {}, [])
         assert found.faults == faults
 
 
