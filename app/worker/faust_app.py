@@ -17,8 +17,8 @@ from agents.lane.lane import LaneState
 from agents.worker import faust_agent
 from app.worker.fetch.startup_retry import connected
 from app.worker.fetch.transport import BatchTransport, TransportHooks
-from app.worker.membership import static_membership
 from app.worker.membership.assignor import LaneAssignor, restore_before_joining
+from app.worker.membership.group import group_instance, replaced
 from app.worker.parts import WorkerParts
 from app.worker.web import StatusWeb
 from ringfence_kafka.auth import client_properties
@@ -83,7 +83,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
                 connected=parts.group.connect,
                 unreadable=parts.lanes.health.refused_reads.record,
                 excluded=self._end_without_access,
-                replaced=lambda: self.end(static_membership.replaced(parts.settings)),
+                replaced=lambda: self.end(replaced(parts.settings)),
                 foreign=lambda: parts.lanes.health.foreign,
                 before_joining=self._restore_before_joining,
             ),
@@ -106,7 +106,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.end(f"{reason}: allow Read on the group {self.parts.settings.app.id}, then start it again")
 
     async def _restore_before_joining(self, topics: set[str]) -> None:
-        parts, instance = self.parts, static_membership.group_instance(self.parts.settings)
+        parts, instance = self.parts, group_instance(self.parts.settings)
         await restore_before_joining(parts.lanes, parts.cluster, self.assignor, topics, instance)
 
     async def on_start(self) -> None:
@@ -186,7 +186,7 @@ def _faust_settings(parts: WorkerParts) -> dict[str, Any]:
         if app.web_port
         else "",
         "broker_session_timeout": app.session_timeout,
-        "consumer_group_instance_id": static_membership.group_instance(parts.settings),
+        "consumer_group_instance_id": group_instance(parts.settings),
         "consumer_auto_offset_reset": "earliest",
         "consumer_metadata_max_age_ms": round(METADATA_AGE_S * 1000),
         "PartitionAssignor": LaneAssignor,

@@ -13,8 +13,7 @@ from agents.worker.lanes import Lanes
 from app.commands.topics import access_rights
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.membership import static_membership
-from app.worker.membership.group import GroupMembership
+from app.worker.membership.group import GroupMembership, subscribed
 from app.worker.membership.orphan_lanes import OrphanLanes
 from app.worker.metrics import BatchMetrics, LaneMetrics, RepairWatch
 from app.worker.page import StatusPage
@@ -97,7 +96,7 @@ class WorkerParts:
         self.buffers = Buffers(app.buffer_bytes_max)
         self.interval = FetchInterval(app.latency_target_ms / 1000)
         self.group = GroupMembership(settings)
-        topics = static_membership.subscribed(settings)
+        topics = subscribed(settings)
         self.group_watch = GroupWatch(
             self.cluster,
             topics,

@@ -17,7 +17,7 @@ from app.commands.topics.required_topics import Findings
 from app.worker.faust_app import RingfenceApp
 from app.worker.faust_parts import Worker
 from app.worker.fetch.buffers import COPIES
-from app.worker.membership import static_membership
+from app.worker.membership.group import renew
 from app.worker.parts import WorkerParts
 from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.config.settings import Settings
@@ -63,7 +63,7 @@ def run_worker(settings: Settings, web_port: int | None = None) -> int:
         )  # fmt: skip
         _say(findings)
         if settings.app.static_membership:
-            asyncio.run(static_membership.renew(settings))
+            asyncio.run(renew(settings))
         built = WorkerParts(settings, findings.by_address, denied.by_address)
         return _execute(RingfenceApp(built))
 

@@ -82,18 +82,22 @@ class Chain:
                 raise ChainError(f"billing has fewer than {self._kill_at:,} records\n{self.logs}")
             self._stage.interruption.sleep(_LOOK_EVERY_S)
         self._stage.display.phase("chain orders → billing → ledger: the rest of it")
-        names = [wire_names.accepted_topic(name) for name in (SOURCE, "ledger")]
-        counter = AcceptedCounter(self._bootstrap, names, self._partitions)
-        self._stage.stack.callback(counter.close)
-        progressed, before = time.monotonic(), -1
-        while not counter.level:
+        first, last = (wire_names.accepted_topic(name) for name in (SOURCE, "ledger"))
+        counts, unread = {first: 0, last: 0}, set(range(self._partitions))
+        consumer = reader(self._bootstrap, counts, self._partitions, **{"enable.partition.eof": True})
+        self._stage.stack.callback(consumer.close)
+        progressed = time.monotonic()
+        while unread or counts[last] < counts[first]:
             self.check()
-            counter.read()
-            now = time.monotonic()
-            if (read := sum(counter.counts.values())) > before:
-                progressed, before = now, read
-            if now - progressed > STALL_LIMIT_S:
-                raise ChainError(f"the chain is stuck at {counter.counts} records\n{self.logs}")
+            for message in consumer.consume(5_000, timeout=_LOOK_EVERY_S):
+                topic, error = message.topic(), message.error()
+                if error is None and topic is not None:
+                    counts[topic] += 1
+                    progressed = time.monotonic()
+                elif error is not None and error.code() == KafkaError._PARTITION_EOF and topic == first:
+                    unread.discard(message.partition() or 0)
+            if time.monotonic() - progressed > STALL_LIMIT_S:
+                raise ChainError(f"the chain is stuck at {counts} records\n{self.logs}")
 
     def stop(self) -> bool:
         """Stop the handlers by SIGTERM; return whether all ended in order within the limit."""
@@ -113,32 +117,3 @@ class Chain:
         arguments += ["--session-timeout", str(SESSION_TIMEOUT_S), "--lease-timeout", str(LEASE_TIMEOUT_S)]
         log = self._stage.directory / f"handler-{self._started}-{name}.log"
         self._running.append(self._stage.start(arguments, log))
-
-
-class AcceptedCounter:
-    """Counts committed records of two accepted topics, the first of which does not grow."""
-
-    def __init__(self, bootstrap: str, topics: list[str], partitions: int) -> None:
-        self.counts = dict.fromkeys(topics, 0)
-        self._first = topics[0]
-        self._unread = set(range(partitions))
-        self._consumer = reader(bootstrap, topics, partitions, **{"enable.partition.eof": True})
-
-    @property
-    def level(self) -> bool:
-        """Whether the first topic is read to its end, and the second one has as many records."""
-        first, second = self.counts.values()
-        return not self._unread and second >= first
-
-    def read(self) -> None:
-        """Count new records, after waiting a moment for them."""
-        for message in self._consumer.consume(5_000, timeout=_LOOK_EVERY_S):
-            topic, error = message.topic(), message.error()
-            if error is None and topic is not None:
-                self.counts[topic] += 1
-            elif error is not None and error.code() == KafkaError._PARTITION_EOF and topic == self._first:
-                self._unread.discard(message.partition() or 0)
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._consumer.close()

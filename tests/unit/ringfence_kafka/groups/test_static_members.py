@@ -14,7 +14,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, UnknownMemberIdError
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 
-from app.worker.membership import static_membership
+from app.worker.membership import group as worker_group
 from ringfence_kafka.aiokafka_patches import membership
 from ringfence_kafka.aiokafka_patches.membership import FencedInstanceIdError, NamedHeartbeat
 from ringfence_kafka.config.load import validate
@@ -131,17 +131,17 @@ def test_what_a_worker_is_in_its_group() -> None:
     """A worker is a static member only if configured, because a static member does not announce that it leaves."""
     plain, static_one = _worker(), _worker(static_membership=True)
 
-    assert static_membership.group_instance(plain) is None
-    assert static_membership.group_instance(static_one) == "orders-0"
-    assert static_membership.subscribed(plain) == {"orders", "rf-orders-forward"}
-    assert "app.instance = orders-0" in static_membership.replaced(static_one)
+    assert worker_group.group_instance(plain) is None
+    assert worker_group.group_instance(static_one) == "orders-0"
+    assert worker_group.subscribed(plain) == {"orders", "rf-orders-forward"}
+    assert "app.instance = orders-0" in worker_group.replaced(static_one)
 
 
 async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that does not answer is reported in one line with the way out, and without a trace."""
     silent = AsyncMock()
     silent.__aenter__.return_value.groups.await_coordinator.side_effect = GroupAuthorizationFailedError("rf")
-    monkeypatch.setattr(static_membership, "Cluster", Mock(return_value=silent))
+    monkeypatch.setattr(worker_group, "Cluster", Mock(return_value=silent))
     said = r"rf does not report .* orders-0 .*: start this worker again"
     with pytest.raises(BrokerUnavailableError, match=said):
-        await static_membership.renew(_worker(static_membership=True))
+        await worker_group.renew(_worker(static_membership=True))
