@@ -257,13 +257,9 @@ class ConsumerGroup:
     async def _ask(
         self, web: str, number: int, name: bytes, verb: str, **details: Any
     ) -> dict[str, Any] | str:
-        where = {
-            "consumer_group": self._group,
-            "topic": self._topic,
-            "partition": number,
-            "group": name.hex(),
-        }
-        return await lease_holders.send_order(self._settings.app, web, f"groups/{verb}", where | details)
+        order = {"consumer_group": self._group, "topic": self._topic, "partition": number, **details}
+        order["group"] = name.hex()
+        return await lease_holders.send_order(self._settings.app, web, f"groups/{verb}", order)
 
 
 def _has_gone(order: Order, asked: Meant, now: show.PartitionPosition, row: show.GroupRow | None) -> bool:

@@ -21,6 +21,9 @@ from ringfence_kafka.http.auth import session
 from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 
+ANSWER_LIMIT_S: Final = 30.0
+"""Time for a lease holder to write the change, in seconds."""
+
 
 class ConsumerAnswer(NamedTuple):
     """Answer of a lease holder, or the outcome without one."""
@@ -114,30 +117,19 @@ class LeaseHolders:
             RepairError: A consumer started meanwhile.
         """
         known = (await self.progresses(group))[partition]
-        cluster = self._clusters[group]
-        refusal = "has no web server"
-        if known is not None and known.web and not known.released:
-            answer = await send_order(
-                self._settings.app,
-                known.web,
-                f"letters/{verb}",
-                {
-                    "consumer_group": group,
-                    "topic": self._address.accepted_topic,
-                    "partition": partition,
-                    "topic_id": self._topic_id,
-                    "letters": sorted(letters.items()),
-                },
-            )
-            if isinstance(answer, dict):
-                return _parsed(answer, letters)
-            refusal = answer
+        cluster, topic = self._clusters[group], self._address.accepted_topic
+        web = "" if known is None or known.released else known.web
+        order: dict[str, Any] = {"consumer_group": group, "topic": topic, "partition": partition}
+        order |= {"topic_id": self._topic_id, "letters": sorted(letters.items())}
+        answer = await send_order(self._settings.app, web, f"letters/{verb}", order)
+        if isinstance(answer, dict):
+            return _parsed(answer, letters)
         if await cluster.groups.state() not in NO_MEMBERS:
             # the holder may have changed, so the next call must ask the new one
             self._progresses[group] = await show.progresses(self._settings, self._address, cluster)
             return ConsumerAnswer(
                 (),
-                f"{group} holds {self._address.accepted_topic}/{partition}, and its consumer {refusal}: run this again in a moment, where "
+                f"{group} holds {topic}/{partition}, and its consumer {answer}: run this again in a moment, where "
                 "its web server can be reached; or stop the group's consumers first",
             )
         try:
@@ -146,8 +138,7 @@ class LeaseHolders:
             )
         except (NotOwnerError, LostError) as error:
             raise RepairError(
-                f"a consumer of {group} took {self._address.accepted_topic}/{partition} meanwhile: run this "
-                "again; finished changes stay"
+                f"a consumer of {group} took {topic}/{partition} meanwhile: run this again; finished changes stay"
             ) from error
         return ConsumerAnswer(letters.keys())
 
@@ -161,10 +152,6 @@ def _parsed(answer: Mapping[str, Any], letters: Mapping[int, int]) -> ConsumerAn
     busy = set(answer.get("busy", ()))
     why = "its consumer is about to write it: run this again" if busy else ""
     return ConsumerAnswer(letters.keys() - busy, why)
-
-
-ANSWER_LIMIT_S: Final = 30.0
-"""Time for a lease holder to write the change, in seconds."""
 
 
 async def send_order(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
