@@ -459,7 +459,7 @@ async def test_a_refused_partition_rests(
         def note(*_: object) -> None:
             refused.append(time.monotonic())
 
-        monkeypatch.setattr(received.app.parts.lanes.health.refused_reads, "record", note)
+        monkeypatch.setattr(received.fetches, "_unreadable", note)
         with monkeypatch.context() as patch:
             patch.setattr(client, "send", refuse)
             await until(lambda: len(refused) > 2, lambda: f"{refused}")
