@@ -217,6 +217,11 @@ def ring_entries(values: Iterable[bytes]) -> Iterator[tuple[int, bytes, int, int
 _LENGTH: Final = struct.Struct(">H")
 
 
+def chunk_part(value: bytes) -> bytes:
+    """Return a ring record's value in the form of a chunk with only this record."""
+    return _LENGTH.pack(len(value)) + value
+
+
 class Chunk:
     """Ring records of one capacity with consecutive sequences. A u16 length precedes each value."""
 
@@ -229,7 +234,7 @@ class Chunk:
     @classmethod
     def from_values(cls, capacity: int, values: Iterable[bytes]) -> Self:
         """Return a chunk of ring record values, in order."""
-        return cls(capacity, b"".join(_LENGTH.pack(len(value)) + value for value in values))
+        return cls(capacity, b"".join(map(chunk_part, values)))
 
     def values(self) -> Iterator[bytes]:
         """Yield the values of the ring records, in order. Raises FormatError if it is damaged, or has another format version."""

@@ -37,7 +37,7 @@ def dead_below(meta: Meta, capacity: int) -> int:
 
 def _single(values: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Return ring records in the form of chunks, with empty keys."""
-    return ((b"", Chunk.from_values(0, [value]).encoded) for value in values)
+    return ((b"", codec.chunk_part(value)) for value in values)
 
 
 def _first_sequence(entry: tuple[bytes, bytes]) -> int:
@@ -121,7 +121,7 @@ class NativeRestore:
             return
         if slot.sequence <= self.ids.last or not slot.capacity or key != codec.ring_key(*slot[:2]):
             raise UnorderedError(f"sequence {slot.sequence} comes behind {self.ids.last}, or in another slot")
-        ((_, encoded),) = _single([value])
+        encoded = codec.chunk_part(value)
         try:
             self.ids.load(encoded)
         except ValueError as error:
