@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from ringfence_client.partition.progress_writer import ProgressWriter
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_topic import PARTITIONS, TOPIC_CONFIG, ProgressTopic
 from ringfence_client.sends.destinations import Destinations
-from ringfence_client.sends.state_store import StateReader
+from ringfence_client.sends.state_reader import StateReader
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
@@ -95,7 +95,7 @@ def run(bootstrap: str, data: Path, writes: int, say: Say) -> Load:
 async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
     async with Cluster(kafka, GROUP) as cluster:
         await cluster.topics.create(TOPIC, HOLDERS, 1, {})
-        progress = ProgressTopic(kafka, APP_ID, cluster)
+        progress = ProgressTopic(cluster, APP_ID)
         await cluster.topics.create(progress.name, PARTITIONS, 1, {**TOPIC_CONFIG, **HOLD_BACK})
         await cluster.groups.await_coordinator()
         await cluster.topics.await_created([TOPIC, progress.name], APPEAR_LIMIT_S)
@@ -103,9 +103,6 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
         letters = DeadLetters(DeadLetterTopic(TOPIC, HOLDERS, 2**20), GROUP)
         options = ConsumerOptions()
         opening = LeaseAcquisition(
-            kafka,
-            APP_ID,
-            cluster,
             progress,
             letters,
             options,
@@ -168,7 +165,7 @@ async def _write(opening: LeaseAcquisition, partition: int, writes: int) -> int:
         await writer.persisted()
     size = len(
         progress_record.encode(
-            window.progress(lease.holder, lease.web, state=progress_record.HELD, token=lease.token)
+            replace(window.progress(), holder=lease.holder, web=lease.web, token=lease.token)
         )
     )
     await _end(writer)

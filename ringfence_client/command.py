@@ -39,13 +39,7 @@ def run_consumer(
     web_port: int | None,
     reject_on: Sequence[str] = (),
 ) -> int:
-    """Consume until SIGTERM, SIGINT or SIGHUP; then drain, write progress, and leave the group.
-
-    ``reject_on``: names of classes for :attr:`ConsumerOptions.reject_on`.
-
-    Raises:
-        RingfenceError: The consumer cannot start; the text names the fault and the remedy.
-    """
+    """Consume until SIGTERM, SIGINT or SIGHUP; then drain, write progress, and leave the group. ``reject_on``: names of classes."""
     log_setup.configure()
     failpoints.install_from_environment()
     found = settings.configured(address)
@@ -99,11 +93,7 @@ async def _consume(
 
 
 def load_handler(text: str) -> Callable[..., Any]:
-    """Return the function that ``MODULE:FUNCTION`` names. The current folder comes first.
-
-    Raises:
-        ConfigurationError: It does not exist, or its module does not load.
-    """
+    """Return the function that ``MODULE:FUNCTION`` names. The current folder comes first."""
     name, colon, path = text.partition(":")
     if not (name and colon and path):
         raise ConfigurationError(
@@ -119,11 +109,7 @@ def load_handler(text: str) -> Callable[..., Any]:
 
 
 def load_lost(text: str) -> Callable[..., Any] | None:
-    """Return the function ``lost`` of a handler's loaded module; None = the module has no such function.
-
-    Raises:
-        ConfigurationError: It cannot be called with groups.
-    """
+    """Return the function ``lost`` of a handler's loaded module; None = the module has no such function."""
     found: Any = getattr(sys.modules[text.partition(":")[0]], "lost", None)
     if found is not None:
         name = f"lost in the module of --handler {text!r}"
@@ -132,11 +118,7 @@ def load_lost(text: str) -> Callable[..., Any] | None:
 
 
 def load_exceptions(texts: Sequence[str]) -> tuple[type[Exception], ...]:
-    """Return the classes that ``--reject-on`` names. Each text has one name, or several with commas between them.
-
-    Raises:
-        ConfigurationError: A class does not exist.
-    """
+    """Return the classes that ``--reject-on`` names. Each text has one name, or several with commas between them."""
     names = dict.fromkeys(name.strip() for text in texts for name in text.split(","))
     found = {name: _exception(name) for name in names}
     for name, item in found.items():
@@ -146,7 +128,6 @@ def load_exceptions(texts: Sequence[str]) -> tuple[type[Exception], ...]:
 
 
 def _exception(name: str) -> Any:
-    """Import the modules of a name, and return its object."""
     option = f"--reject-on {name!r}"
     first, *parts = name.split(".")
     if not all(part.isidentifier() for part in (first, *parts)):

@@ -12,8 +12,7 @@ from prometheus_client.registry import Collector
 
 from agents.bridge.bridge import Bridge
 from agents.bridge.plan import Plan
-from ringfence_client.progress.open_record_watch import EVERY_S, read_open_records
-from ringfence_client.progress.open_records import OpenRecordCounts, OpenRecords
+from ringfence_client.progress.open_records import EVERY_S, OpenRecordCounts, OpenRecords, read_open_records
 from ringfence_client.progress.progress_record import ProgressFormatError
 from ringfence_kafka import clock
 from ringfence_kafka.admin.cluster import Cluster

@@ -18,7 +18,7 @@ from agents.worker.lanes import Lanes
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 from ringfence_client.consumer.foreign_members import foreign_metric
-from ringfence_client.progress.open_record_watch import OpenRecordWatch
+from ringfence_client.progress.open_records import OpenRecordWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.last_run import last_run
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric

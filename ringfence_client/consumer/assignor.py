@@ -12,28 +12,21 @@ from typing import Any, Final
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
-from ringfence_client.consumer import app_id_check, group_terms
-from ringfence_client.consumer.group_terms import Terms
+from ringfence_client.consumer.group_terms import APP_ID, TERMS, Terms, elected
 from ringfence_kafka.groups.balanced_sticky import Unit, UnitPartition, balanced_sticky
 
 _VERSION: Final = 0
 """Version of Kafka's format."""
 _TOPIC: Final = "topic"
-"""Name of the only unit: each topic is assigned separately."""
 
 Owned = Mapping[int, int]
 """Fencing tokens by partition; 0 = assigned but not held yet."""
 
 
 def share(partitions: Iterable[int], owned: Mapping[str, Owned]) -> dict[str, list[int]]:
-    """Assign the partitions of one topic. Unheld partitions move first, because no handler runs for them. Pure.
+    """Assign the partitions of one topic, ascending. Unheld partitions move first, because no handler runs for them. Pure.
 
-    Args:
-        partitions: All partitions of the topic.
-        owned: Tokens by partition that each member states; at least one member.
-
-    Returns:
-        Partitions of each member, ascending; see :func:`ringfence_kafka.groups.balanced_sticky.balanced_sticky`.
+    ``owned``: tokens by partition that each member states; at least one member.
     """
     latest: dict[int, tuple[int, str]] = {}
     for member, tokens in owned.items():
@@ -64,15 +57,9 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         stated: Terms | None = None,
         unlike: Callable[[Terms], None] = lambda _: None,
     ) -> None:
-        """Create an assignor.
+        """Create an assignor. ``owned`` returns the fencing tokens of this consumer's partitions when it joins.
 
-        Args:
-            topic: The topic that this consumer reads.
-            owned: Returns the fencing tokens of this consumer's partitions when it joins.
-            app_id: The ``app.id`` of its leases; None = no ``app.id``.
-            refused: Called with the group's ``app.id`` if it differs.
-            stated: The terms of this member; None = no terms.
-            unlike: Called with the group's terms if they differ from this member's.
+        ``refused`` is called with the group's ``app.id``, and ``unlike`` with its terms, if they differ from this member's.
         """
         self._topic = topic
         self._owned = owned
@@ -85,9 +72,9 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """Return this member's user data for the join request."""
         said: dict[str, Any] = {self._topic: {str(number): token for number, token in self._owned().items()}}
         if self._app_id is not None:
-            said[app_id_check.APP_KEY] = self._app_id
+            said[APP_ID.key] = self._app_id
         if self._stated is not None:
-            said[group_terms.STATED_KEY] = dict(self._stated)
+            said[TERMS.key] = dict(self._stated)
         return ConsumerProtocolMemberMetadata(_VERSION, list(topics), json.dumps(said).encode())
 
     def assign(
@@ -95,8 +82,6 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """Assign for all members. Each topic is assigned separately, because members may read different topics."""
         found: dict[str, list[tuple[str, list[int]]]] = {member: [] for member in members}
-        apps = {member: app_id_check.app_of(item.user_data) for member, item in members.items()}
-        stated = {member: group_terms.stated(item.user_data) for member, item in members.items()}
         told: dict[str, bytes] = {}
         for topic in sorted({topic for member in members.values() for topic in member.subscription}):
             owned = {
@@ -106,10 +91,11 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             }
             if not owned:
                 continue  # other programs with this assignor's name get no partitions
-            for said, refusal in ((apps, app_id_check.refusal), (stated, group_terms.refusal)):
-                chosen = group_terms.elected({member: said[member] for member in owned}, owned)
+            for statement in (APP_ID, TERMS):
+                said = {member: statement.of(members[member].user_data) for member in owned}
+                chosen = elected(said, owned)
                 for member in [name for name in owned if said[name] != chosen]:
-                    told[member] = refusal(str(chosen))
+                    told[member] = statement.refusal(str(chosen))
                     del owned[member]
             for member, partitions in share(cluster.partitions_for_topic(topic) or (), owned).items():
                 if partitions:
@@ -121,9 +107,9 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Report a refusal to this consumer."""
-        if (app_id := app_id_check.refused_by(assignment.user_data)) is not None:
+        if (app_id := APP_ID.refused_by(assignment.user_data)) is not None:
             self._refused(app_id)
-        if (others := group_terms.refused_by(assignment.user_data)) is not None:
+        if (others := TERMS.refused_by(assignment.user_data)) is not None:
             self._unlike(others)
 
 
@@ -133,7 +119,7 @@ def is_ours(topic: str, user_data: bytes) -> bool:
         said = json.loads(user_data or b"null")
     except ValueError:
         return False
-    return isinstance(said, dict) and (topic in said or app_id_check.APP_KEY in said)
+    return isinstance(said, dict) and (topic in said or APP_ID.key in said)
 
 
 def _said(user_data: bytes | None, topic: str) -> dict[int, int]:

@@ -7,7 +7,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Collection, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -15,8 +16,8 @@ from aiokafka.errors import KafkaError
 
 from ringfence_client.consumer.fetch_loop import POLL_MS, FetchLoop
 from ringfence_client.consumer.foreign_members import watch_of
-from ringfence_client.consumer.group_admission import GroupAdmission
-from ringfence_client.consumer.lost_groups import Lost, LostGroups
+from ringfence_client.consumer.group_admission import GroupAdmission, begin_at_end
+from ringfence_client.consumer.partition_task import Lost
 from ringfence_client.consumer.partitions import HeldPartitions
 from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_client.dispatch.dispatcher import Dispatcher
@@ -29,9 +30,8 @@ from ringfence_client.partition.lease_acquisition import LeaseAcquisition
 from ringfence_client.partition.parked_reader import ParkedReader
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.progress_topic import ProgressTopic
-from ringfence_client.progress.start_position import begin_at_end
 from ringfence_client.sends.destinations import Destinations
-from ringfence_client.sends.state_store import StateReader
+from ringfence_client.sends.state_reader import StateReader
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
@@ -51,7 +51,6 @@ METADATA_AGE_MS: Final = 10_000
 HEARTBEAT_MS: Final = 300
 """Heartbeat interval, in milliseconds. A consumer learns of a rebalance by its next heartbeat, so a partition may pause for that long."""
 LEAVE_LIMIT_S: Final = 8.0
-"""Time limit for leaving the group and disconnecting, in seconds."""
 REBALANCE_MARGIN_S: Final = 10.0
 """Part of the rebalance time-out beyond the drain time-out, in seconds. The group evicts a member that joins again later."""
 LOOK_AGAIN_S: Final = 5.0
@@ -100,15 +99,11 @@ class GroupConsumer:
         self.cluster = Cluster(settings.kafka, group)
         self.memory = MemoryBudget(self.options.memory_max)
         self.dispatcher = Dispatcher(handler, MessageFactory(address), self.options)
-        self._parked = ParkedReader(settings.kafka, self.cluster, self.dispatcher.counts)
-        self.held_partitions = HeldPartitions(
-            self._topic, self.options, self.dispatcher, self._parked, LostGroups(lost)
-        )
+        self._parked = ParkedReader(self.cluster, self.dispatcher.counts)
+        self.held_partitions = HeldPartitions(self._topic, self.options, self.dispatcher, self._parked, lost)
         self._destinations = Destinations(settings, address, group, self.cluster)
         self._web = web
-        self._intake = FetchLoop(
-            self._topic, self.options, self.held_partitions, self.dispatcher, self._parked, self.memory
-        )
+        self._intake = FetchLoop(self.held_partitions, self.options, self.memory)
         self._consumer: AIOKafkaConsumer
         self._watch = TopicWatch(self.cluster)
         self.group_watch = watch_of(self.cluster, self._topic, lambda: membership.member_id(self._consumer))
@@ -130,9 +125,8 @@ class GroupConsumer:
     @property
     def faults(self) -> list[str]:
         """Faults that keep messages from being handled now. Partitions that are not held yet are not included."""
-        found, now = [], time.monotonic()
-        breaker = self.dispatcher.breaker
-        found += self.dispatcher.faults
+        now, breaker = time.monotonic(), self.dispatcher.breaker
+        found = list(self.dispatcher.attempts.suspects.faults())
         if breaker.open:
             found.append(f"nearly every attempt fails, the last with: {breaker.reason}")
         found += self.group_watch.faults + self._watch.faults + self._intake.faults
@@ -184,32 +178,23 @@ class GroupConsumer:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.cluster)
             letters = DeadLetters(await self._topics(), self.group, self._topics)
-            progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
+            progress = ProgressTopic(self.cluster, self._settings.app.id)
             await progress.start()
             stack.push_async_callback(progress.stop)
             if self.options.start == "latest":
                 await begin_at_end(self.cluster, progress, self.group, self._topic)
             states = StateReader(self.cluster, self._destinations)
             stack.push_async_callback(states.stop)
-            stack.push_async_callback(self._destinations.stop)
+            stack.push_async_callback(self._destinations.topics.stop)
             opening = LeaseAcquisition(
-                self._settings.kafka,
-                self._settings.app.id,
-                self.cluster,
-                progress,
-                letters,
-                self.options,
-                self.memory,
-                self.group_watch,
-                states,
-                web=self._web,
+                progress, letters, self.options, self.memory, self.group_watch, states, web=self._web
             )
             stack.push_async_callback(opening.stop)
             stack.push_async_callback(self._parked.stop)
             self.dispatcher.start()
             stack.push_async_callback(self.dispatcher.stop)
             self._watch.observe(self._topic, self._compare)
-            self._watch.observe(progress.name, self._compare_with(progress))
+            self._watch.observe(progress.name, partial(self._compare_progress, progress))
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             internals.never_create(self._consumer)
             refresh_metadata_on_doubt(self._consumer, self._doubt)
@@ -246,24 +231,18 @@ class GroupConsumer:
         if identity is not None:
             self.held_partitions.compare(identity)
 
-    def _compare_with(self, progress: ProgressTopic) -> Callable[[TopicIdentity | None], None]:
-        """Return an observer that notices that the progress topic was created again."""
-
-        def compare(identity: TopicIdentity | None) -> None:
-            if identity is not None and identity != NO_TOPIC and progress.renew(identity):
-                log.error(
-                    "%s was deleted and created again: consumers write the progress of their partitions "
-                    "again. Partitions without a consumer restart with fencing token 1, and their messages "
-                    "that were finished out of order are handled again",
-                    progress.name,
-                )
-                self.held_partitions.write_again()
-                if self._looking is None or self._looking.done():
-                    self._looking = asyncio.create_task(
-                        self._report_wrong_settings(), name="look at the topics"
-                    )
-
-        return compare
+    def _compare_progress(self, progress: ProgressTopic, identity: TopicIdentity | None) -> None:
+        """Notice that the progress topic was created again."""
+        if identity is not None and identity != NO_TOPIC and progress.renew(identity):
+            log.error(
+                "%s was deleted and created again: consumers write the progress of their partitions "
+                "again. Partitions without a consumer restart with fencing token 1, and their messages "
+                "that were finished out of order are handled again",
+                progress.name,
+            )
+            self.held_partitions.write_again()
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._report_wrong_settings(), name="look at the topics")
 
     async def _stop_looking(self) -> None:
         if self._looking is not None:

@@ -9,9 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from ringfence_client.consumer.partitions import HeldPartitions
-from ringfence_client.dispatch.dispatcher import Dispatcher
 from ringfence_client.handlers.options import ConsumerOptions
-from ringfence_client.partition.parked_reader import ParkedReader
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka.aiokafka_patches import internals, membership
@@ -37,21 +35,15 @@ class FetchLoop:
     """Fetch loop of one accepted topic."""
 
     def __init__(
-        self,
-        topic: str,
-        options: ConsumerOptions,
-        held_partitions: HeldPartitions,
-        dispatcher: Dispatcher,
-        parked: ParkedReader,
-        memory: MemoryBudget,
+        self, held_partitions: HeldPartitions, options: ConsumerOptions, memory: MemoryBudget
     ) -> None:
         self.doubted = False
         """Whether the topic may be another one. Until this is known, no records are taken."""
-        self._topic = topic
+        self._topic = held_partitions.topic
         self._fetch_max = min(FETCH_RECORDS_MAX, max(1, options.records_max // FETCH_PART))
         self._held_partitions = held_partitions
-        self._dispatcher = dispatcher
-        self._parked = parked
+        self._dispatcher = held_partitions.dispatcher
+        self._parked = held_partitions.parked
         self._memory = memory
         self._finished, self._moved = 0, 0.0
         """Number of finished messages, and the time of its last change."""
@@ -136,7 +128,6 @@ class FetchLoop:
                 self._take(brought)
 
     def _moving(self) -> bool:
-        """Return whether full windows may soon need records."""
         now, finished = asyncio.get_running_loop().time(), self._dispatcher.counts["finished"]
         if finished != self._finished:
             self._finished, self._moved = finished, now

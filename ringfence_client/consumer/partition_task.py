@@ -1,17 +1,24 @@
-"""Task of one partition: acquires its lease, keeps it over rebalances, then drains and releases or loses it."""
+"""Task of one partition: acquires its lease, keeps it over rebalances, then drains and releases or loses it.
+
+It calls ``lost(groups)`` of the handler's module when the partition is released or lost.
+"""
 
 import asyncio
+import concurrent.futures
+import inspect
 import logging
+import threading
 import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import TopicPartition
 
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import LostError
-from ringfence_kafka.errors import said
+from ringfence_kafka.errors import named, said
 from ringfence_kafka.ownership.partition_state import Action, NotOwnerError
 from ringfence_kafka.ownership.partition_task import PartitionTask
 
@@ -20,8 +27,51 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("ringfence.consumer")
 
+LOST_LIMIT_S: Final = 5.0
+"""Time limit of the function, in seconds. After that the partition is released anyway."""
+
+Lost = Callable[[Collection[bytes]], Any]
+"""A coroutine function, or a plain one, which runs in a thread."""
+
+
+async def report_lost(lost: Lost | None, place: str, groups: Collection[bytes]) -> None:
+    """Report that these groups of a partition are lost. Never raises. ``lost``: None = the application has no such function."""
+    if lost is None or not groups:
+        return
+    try:
+        async with asyncio.timeout(LOST_LIMIT_S):
+            await (lost(groups) if inspect.iscoroutinefunction(lost) else _in_thread(lost, groups))
+    except TimeoutError:
+        log.error(
+            "%s: lost(groups) does not end within %g s: the partition is released without it, and "
+            "caches may be old when it returns",
+            place, LOST_LIMIT_S,
+        )  # fmt: skip
+    except Exception as error:
+        log.error(
+            "%s: lost(groups) failed, so caches of %d groups may be old when the partition returns: %s",
+            place, len(groups), named(error), exc_info=error,
+        )  # fmt: skip
+
+
+async def _in_thread(lost: Lost, groups: Collection[bytes]) -> None:
+    """Call a plain function in a thread that does not delay the end of the process."""
+    done: concurrent.futures.Future[None] = concurrent.futures.Future()
+    done.set_running_or_notify_cancel()  # nobody can cancel it
+
+    def run() -> None:
+        try:
+            lost(groups)
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=run, name="ringfence-lost", daemon=True).start()
+    await asyncio.wrap_future(done)
+
+
 CLOSE_LIMIT_S: Final = 8.0
-"""Time limit of the final progress write, in seconds."""
 ABORT_LIMIT_S: Final = 2.0
 """Time limit of the final write of an unfinished opening, in seconds. A rebalance waits for it: about 12 s in all if a broker does not answer."""
 OPEN_AGAIN_S: Final = 1.0
@@ -32,7 +82,6 @@ class Assignment:
     """Generation in which the group assigned partitions to this consumer."""
 
     generation: int
-    """Generation of the consumer group."""
 
 
 class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
@@ -65,7 +114,6 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
             await asyncio.wait([self._task])
 
     def _lost(self, held: HeldPartition) -> None:
-        """Stop, because another consumer holds the partition."""
         if self._opened is held:
             self._pause()
             self._ours.partitions.pop(self._number, None)
@@ -136,7 +184,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
     async def _close(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)
         # No consumer, including this one, may have the groups before this call ends.
-        await self._ours.lost_groups.report(str(held), held.groups)
+        await report_lost(self._ours.lost, str(held), held.groups)
         written = await held.writer.close(CLOSE_LIMIT_S, released=ended)
         self._forget(held, ended)
         if ended and written:
@@ -147,7 +195,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
 
     async def _drop(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)
-        await self._ours.lost_groups.report(str(held), held.groups)
+        await report_lost(self._ours.lost, str(held), held.groups)
         await held.writer.abandon()
         self._forget(held, ended)
 

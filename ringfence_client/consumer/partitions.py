@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-from ringfence_client.consumer.lost_groups import LostGroups
-from ringfence_client.consumer.partition_task import Assignment, ConsumerPartitionTask
+from ringfence_client.consumer.partition_task import Assignment, ConsumerPartitionTask, Lost
 from ringfence_client.dispatch.dispatcher import Dispatcher
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition.lease_acquisition import LeaseAcquisition
@@ -34,7 +33,7 @@ class HeldPartitions:
         options: ConsumerOptions,
         dispatcher: Dispatcher,
         parked: ParkedReader,
-        lost_groups: LostGroups,
+        lost: Lost | None,
     ) -> None:
         self.partitions: dict[int, HeldPartition] = {}
         """Held partitions by number, including suspended and leaving ones."""
@@ -49,7 +48,7 @@ class HeldPartitions:
         self.drain_timeout = options.drain_timeout
         self.dispatcher = dispatcher
         self.parked = parked
-        self.lost_groups = lost_groups
+        self.lost = lost
         self.consumer: Any
         self.membership: membership.Membership
         self.acquisition: LeaseAcquisition
@@ -106,12 +105,11 @@ class HeldPartitions:
             partition.writer.exists(partition.partition < identity.partitions)
         if identity == NO_TOPIC:
             return  # the group revokes its partitions, or it returns
-        others = [
+        old = [
             partition
             for partition in self.partitions.values()
-            if partition.lease.topic_id != identity.topic_id
+            if partition.lease.topic_id != identity.topic_id and not partition.failed
         ]
-        old = [other for other in others if not other.failed]
         if old:
             log.warning(
                 "%s was deleted and created again: reading %s from the start; messages that were handled "

@@ -30,7 +30,6 @@ class TopicWatch:
     """Watch of one consumer over its topics."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Create a watch without topics."""
         self._cluster = cluster
         self._observers: dict[str, Callable[[TopicIdentity | None], None]] = {}
         self._missing: set[str] = set()

@@ -12,16 +12,12 @@ from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
-from ringfence_client.dispatch.batches import Batches
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
-from ringfence_client.dispatch.dead_letter_sender import DeadLetterSender
 from ringfence_client.dispatch.failure_log import FailedAttempt, FailureLog, legible
 from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.resting_turns import RestingTurns
-from ringfence_client.dispatch.retry_clock import RetryClock
-from ringfence_client.dispatch.run_conditions import RunConditions
-from ringfence_client.dispatch.stuck_runs import StuckRuns
-from ringfence_client.dispatch.turn import Rest, Turn
+from ringfence_client.dispatch.turn import Rest, Turn, messages_of
+from ringfence_client.dispatch.turn_waits import TurnWaits
 from ringfence_client.handlers import group_names
 from ringfence_client.handlers.effects import Effects
 from ringfence_client.handlers.handler import HandlerEndedError, HandlerError, HandlerRuns
@@ -30,7 +26,7 @@ from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.handlers.retries import Failures
 from ringfence_client.partition.parked_reader import GONE
 from ringfence_client.progress.lease import LostError
-from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.sends.outbox import OutgoingRecord
 from ringfence_client.window.window import End
 from ringfence_kafka.errors import named
 
@@ -59,42 +55,24 @@ class Attempts:
         counts: Counter[str],
         cut_short: Callable[["asyncio.Task[None]", Turn, str], None],
         refuse: Callable[[HandlerError], None],
-        clock: RetryClock,
     ) -> None:
-        """Prepare attempts. They need no event loop of their own.
-
-        Args:
-            runs: Calls the handler.
-            factory: Creates the handler's messages.
-            options: Retry policy, time limit and batch size.
-            breaker: Counts each outcome.
-            resting: Keeps waiting turns.
-            counts: Counters to increment.
-            cut_short: Ends the run of a task.
-            refuse: Called when the handler is unusable.
-            clock: Gives the time of a failure.
-        """
+        """``cut_short`` ends the run of a task; ``refuse`` is called when the handler is unusable."""
         self._runs = runs
-        self._policy = options.policy
-        self._timeout = options.handler_timeout
+        self._factory = factory
+        self._options = options
         self._parks = options.on_dead_letter == "park"
-        self._reject_on = options.reject_on
         self._breaker = breaker
         self._resting = resting
         self._counts = counts
         self._cut_short = cut_short
         self._refuse = refuse
-        self._clock = clock
         self._failure_log = FailureLog()
         self.recent_failures = self._failure_log.recent
         self._stopping = False
         self._abandoned: set[Turn] = set()
         """Turns that continue without the runs that their tasks wait for."""
         self.suspects = PoisonMessages(options.concurrency, runs.soon)
-        self._run_conditions = RunConditions(resting, self.suspects, self._failure_log)
-        self._batches = Batches(factory, runs, options.batch)
-        self._dead_letter_sender = DeadLetterSender(factory, resting, counts, self._failure_log)
-        self._stuck_runs = StuckRuns(resting, self._finish)
+        self._waits = TurnWaits(resting, self.suspects, self._failure_log, factory, counts, self._finish)
 
     def stop(self) -> None:
         """Stop counting cancellations as failures."""
@@ -115,13 +93,15 @@ class Attempts:
             return False
         attempts, failures = window.attempts.counts.get(offset, 0), window.attempts.failures.get(offset)
         is_dropped = offset in turn.given_up
-        if is_dropped or (attempts and not turn.attempt and self._policy.died_of_it(attempts, failures)):
+        if is_dropped or (
+            attempts and not turn.attempt and self._options.policy.died_of_it(attempts, failures)
+        ):
             self.suspects.withdraw(turn)
-            self._dead_letter_sender.write_dead_letter(
+            self._waits.write_dead_letter(
                 turn, record, DROPPED if is_dropped else KILLED, parks=self._parks and not is_dropped
             )
             return False
-        return (bool(turn.attempt) or self._run_conditions.are_there(turn, record.key)) and self._begin(
+        return (bool(turn.attempt) or self._waits.may_run(turn, record.key)) and self._begin(
             turn, attempts, failures
         )
 
@@ -132,7 +112,7 @@ class Attempts:
         if not turn.attempt:
             is_suspect = offset < window.suspect_below
             if is_suspect:
-                last = self._policy.last_before_death(attempts, failures)
+                last = self._options.policy.last_before_death(attempts, failures)
                 if (admitted := self.suspects.begin_trial(turn, last=last, first=not attempts)) is not None:
                     self._resting.wait(turn, admitted)
                     return False
@@ -148,7 +128,7 @@ class Attempts:
         """Return whether the first message waits for a redrive, or for an earlier run that did not end."""
         held, offset = turn.held, turn.offsets[0]
         if (left := self._runs.left(held.fence.log, offset)) is not None:
-            self._stuck_runs.wait(turn, left)
+            self._waits.await_run(turn, left)
             return True
         if offset not in turn.given_up and (unblocked := held.unblocked(offset)) is not None:
             held.window.attempts.rest([offset])
@@ -180,21 +160,17 @@ class Attempts:
                 return
 
     async def _attempt(self, turn: Turn) -> Rest | None:
-        """Call the handler and apply its decision.
-
-        Returns:
-            Rest of its group; None = the message is finished, or will be.
-        """
+        """Call the handler and apply its decision. Returns the rest of its group; None = the message is finished, or will be."""
         window, offset = turn.held.window, turn.offsets[0]
         record = window.cache.record(offset)
-        messages = self._batches.messages_of(turn, record)
+        messages = messages_of(turn, record, self._factory, self._runs, self._options.batch)
         if turn.trial is not None:
             self.suspects.started(turn)
         effects = messages[0].effects
         sent: list[OutgoingRecord] = []
         error: BaseException | None = None
         try:
-            if self._timeout:
+            if self._options.handler_timeout:
                 await self._run_limited(turn, messages)
             else:
                 await self._runs.call(messages)
@@ -215,7 +191,7 @@ class Attempts:
         if left is None:
             effects.end()
         else:
-            self._stuck_runs.add(left, messages)
+            self._waits.abandon(left, messages)
         if turn.cut_short and (error is not None or not self._runs.in_threads):
             # A coroutine that returns after its cancellation may have skipped its remaining work.
             ended = HandlerEndedError(turn.cut_short)
@@ -228,8 +204,10 @@ class Attempts:
 
     async def _run_limited(self, turn: Turn, messages: list[Message]) -> None:
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        reason = f"the handler did not end within {self._timeout:g} s (--handler-timeout)"
-        timer = asyncio.get_running_loop().call_later(self._timeout, self._cut_short, task, turn, reason)
+        reason = f"the handler did not end within {self._options.handler_timeout:g} s (--handler-timeout)"
+        timer = asyncio.get_running_loop().call_later(
+            self._options.handler_timeout, self._cut_short, task, turn, reason
+        )
         try:
             await self._runs.call(messages)
         finally:
@@ -251,7 +229,7 @@ class Attempts:
                 self._finish(turn, record.key, effects, sent)
             case Reject():
                 self._count_success(turn)
-                self._dead_letter_sender.write_dead_letter(
+                self._waits.write_dead_letter(
                     turn, record, legible(error.reason) or "rejected by the handler", parks=self._parks
                 )
             case Release():
@@ -282,7 +260,7 @@ class Attempts:
         held, offset = turn.held, record.offset
         text = f"a batch of {count} messages failed and is tried one by one: {legible(named(error))}"
         self.recent_failures.append(
-            FailedAttempt(self._clock.now_ms(), held.partition, offset, record.key, attempt, text)
+            FailedAttempt(self._resting.clock.now_ms(), held.partition, offset, record.key, attempt, text)
         )
         self._failure_log.attempt_failed(f"{held}/{offset}: {text}")
         return None
@@ -306,7 +284,7 @@ class Attempts:
         reason = legible(
             str(error) if isinstance(error, HandlerEndedError) else named(error) if said is None else said
         )
-        first, now_ms = not turn.has_failed, self._clock.now_ms()
+        first, now_ms = not turn.has_failed, self._resting.clock.now_ms()
         turn.count_failure(now_ms)
         self.recent_failures.append(
             FailedAttempt(now_ms, held.partition, offset, record.key, attempt, reason)
@@ -314,7 +292,7 @@ class Attempts:
         self._counts["failed"] += 1
         now = asyncio.get_running_loop().time()
         # A failure caused by the message proves neither an outage nor working handlers.
-        if not isinstance(error, self._reject_on) and self._breaker.failed(
+        if not isinstance(error, self._options.reject_on) and self._breaker.failed(
             first=first, reason=reason, now=now
         ):
             log.error(
@@ -328,7 +306,7 @@ class Attempts:
                 "others continue: %s",
                 held, offset, attempt, group_names.shown_or_none(record.key), reason,
             )  # fmt: skip
-            self._stuck_runs.wait(
+            self._waits.await_run(
                 turn, left, lambda: self._after_failure(turn, record, attempt, reason, error)
             )
             return None
@@ -338,15 +316,16 @@ class Attempts:
         self, turn: Turn, record: Any, attempt: int, reason: str, error: BaseException
     ) -> Rest | None:
         """Give the message up, or return the rest of its group. Nothing of the attempt runs any more."""
-        held, offset, now_ms = turn.held, record.offset, self._clock.now_ms()
-        is_given_up = self._policy.exhausted(attempt) or isinstance(error, self._reject_on)
+        held, offset, now_ms = turn.held, record.offset, self._resting.clock.now_ms()
+        is_last = attempt >= self._options.policy.max_attempts
+        is_given_up = is_last or isinstance(error, self._options.reject_on)
         if is_given_up and not self._breaker.open:
-            self._dead_letter_sender.write_dead_letter(
+            self._waits.write_dead_letter(
                 turn, record, reason or "failed in every attempt", error, parks=self._parks
             )
             return None
         asked = error.delay if isinstance(error, Retry) else None
-        delay = self._policy.delay(attempt, held.window.attempts.failures[offset], now_ms, asked)
+        delay = self._options.policy.delay(attempt, held.window.attempts.failures[offset], now_ms, asked)
         if isinstance(error, HandlerEndedError):
             delay = max(delay, CUT_SHORT_REST_S)
         self._failure_log.attempt_failed(

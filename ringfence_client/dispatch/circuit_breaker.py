@@ -30,7 +30,7 @@ class CircuitBreaker:
     """
 
     def __init__(self, concurrency: int, *, enabled: bool = True) -> None:
-        """Prepare a breaker. ``concurrency``: number of handlers that run at once in normal operation."""
+        """``concurrency``: number of handlers that run at once in normal operation."""
         self._concurrency = concurrency
         self._enabled = enabled
         self._share = SHARE_UNKNOWN
@@ -43,10 +43,7 @@ class CircuitBreaker:
         self._next_at = 0.0
         self.open = False
         """Whether nearly all attempts fail."""
-        self.opened_at = 0.0
-        """Time of opening by the caller's clock, in seconds."""
         self.reason = ""
-        """Text of the last failure."""
 
     @property
     def limited(self) -> bool:
@@ -59,13 +56,7 @@ class CircuitBreaker:
         return max(RUN_MIN, min(RUN_MAX, math.ceil(math.log(CHANCE) / math.log(self._share))))
 
     def failed(self, *, first: bool, reason: str, now: float) -> bool:
-        """Count a failed attempt; return whether it opened the breaker.
-
-        Args:
-            first: Whether it was the first attempt at its message.
-            reason: Text for the operator.
-            now: Seconds by a monotonic clock.
-        """
+        """Count a failed attempt; return whether it opened the breaker. ``first``: it was the first attempt at its message."""
         self.reason = reason
         self._run += first
         if self.open:
@@ -74,7 +65,7 @@ class CircuitBreaker:
             return False
         if not self._enabled or not first or self._run < self.run_needed:
             return False
-        self.open, self.opened_at, self._pause = True, now, PROBE_FIRST_S
+        self.open, self._pause = True, PROBE_FIRST_S
         self._rest(now)
         return True
 

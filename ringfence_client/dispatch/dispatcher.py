@@ -7,14 +7,12 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final, cast
 
 from ringfence_client.dispatch.attempt import Attempts
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
-from ringfence_client.dispatch.failure_log import FailedAttempt
-from ringfence_client.dispatch.resting_turns import RestingTurns
-from ringfence_client.dispatch.retry_clock import RetryClock
+from ringfence_client.dispatch.resting_turns import RestingTurns, RetryClock
 from ringfence_client.dispatch.turn import Turn
 from ringfence_client.dispatch.turn_choice import TurnChoice
 from ringfence_client.handlers.handler import Handler, HandlerError, HandlerRuns
@@ -46,37 +44,31 @@ class Dispatcher:
         options: ConsumerOptions,
         clock: RetryClock | None = None,
     ) -> None:
-        """Prepare a dispatcher. ``handler``: a coroutine function, or a plain one, which runs in threads."""
         self._options = options
-        clock = clock or RetryClock()
         self.concurrency = options.concurrency
         self.counts: Counter[str] = Counter()
         self.breaker = CircuitBreaker(options.concurrency, enabled=options.breaker)
         self.refused: HandlerError | None = None
         """Reason why the handler is unusable. Running handlers continue, and no new ones start."""
         self.refusing = asyncio.Event()
-        """Set when :attr:`refused` is set."""
         self.runs = HandlerRuns(handler, options.concurrency, batches=options.batch > 0)
-        self._resting = RestingTurns(self.wake, clock)
-        self._attempts = Attempts(
+        self.resting = RestingTurns(self.wake, clock)
+        self.attempts = Attempts(
             self.runs,
             factory,
             options,
             self.breaker,
-            self._resting,
+            self.resting,
             self.counts,
             self._cut_short,
             self._refuse,
-            clock,
         )
         self._choice = TurnChoice(
-            options, self.breaker, self._resting, self._attempts.suspects, clock, self._wake_later
+            options, self.breaker, self.resting, self.attempts.suspects, self._wake_later
         )
         self._slots = 0
-        """Number of slots; 0 before the start."""
         self._free_names: list[str] = []
         self._names: dict[asyncio.Task[None], str] = {}
-        """Names of running slots by task."""
         self._choosing = False
         """Whether the next turn of a slot is being chosen."""
         self._running: dict[asyncio.Task[None], Turn] = {}
@@ -84,7 +76,6 @@ class Dispatcher:
         """Running turns whose first message had failed before they got a slot."""
         self._left_behind: dict[asyncio.Task[None], asyncio.Future[None]] = {}
         """Handlers that ignored their cancellation. Each future is cancelled when its handler ends."""
-        self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     # -- what its owner calls ------------------------------------------------------------------------------
@@ -98,8 +89,8 @@ class Dispatcher:
     async def stop(self) -> None:
         """Cancel all handlers, and stop."""
         self._stopping = True
-        self._attempts.stop()
-        everything = [*self._running, *self._left_behind, *self._ending]
+        self.attempts.stop()
+        everything = [*self._running, *self._left_behind]
         for task in everything:
             task.cancel()
         if everything:
@@ -123,20 +114,20 @@ class Dispatcher:
         held.suspend()
         with contextlib.suppress(ValueError):
             self._choice.partitions.remove(held)
-        self._resting.suspend(held)
-        self._attempts.suspects.admit_turns()
+        self.resting.suspend(held)
+        self.attempts.suspects.admit_turns()
 
     def resume(self, held: HeldPartition) -> None:
         """Hand out the messages of a suspended partition again."""
         held.resume()
-        self._resting.resume()
+        self.resting.resume()
         self.add_partition(held)
 
     def _end(self, held: HeldPartition) -> None:
         """Suspend a partition, and put back messages that wait for a retry. The next holder does not know their delays."""
         held.end()
         self.suspend(held)
-        self._resting.end(held)
+        self.resting.end(held)
 
     async def drain(self, held: HeldPartition, limit: float) -> None:
         """Hand out no more messages of this partition, and wait up to ``limit`` seconds for its handlers."""
@@ -158,11 +149,11 @@ class Dispatcher:
     def drop_blocked(self, held: HeldPartition, offset: int) -> bool:
         """Drop a blocked message, so that its group continues. Returns False if that is impossible now."""
         known = held.window.ledger.find(offset)
-        return known is not None and self._resting.skip(held, known[0], offset)
+        return known is not None and self.resting.skip(held, known[0], offset)
 
     def skip(self, held: HeldPartition, group: bytes) -> int:
         """Drop the first message of a group, if no handler runs it; return the number dropped, 0 or 1."""
-        if self._resting.skip(held, group):
+        if self.resting.skip(held, group):
             return 1
         return held.window.skip(group)
 
@@ -170,7 +161,7 @@ class Dispatcher:
         """Drop a group's messages below an offset, except those that a handler runs; return the number of dropped fetched ones."""
         dropped = held.purge(group, below)  # before the first message: after it, the next one would run
         while (first := next(iter(held.window.offsets_of(group)), below)) < below:
-            if not self._resting.skip(held, group, first):
+            if not self.resting.skip(held, group, first):
                 break
             dropped += 1
         return dropped
@@ -184,17 +175,14 @@ class Dispatcher:
         below: int | None = None,
         lost: Collection[int] = (),
     ) -> list[int]:
-        """Send a group's messages below an offset to the dead letters; with ``skip``, only the first one.
+        """Send a group's messages below an offset to the dead letters; with ``skip``, only the first one. Empty if a handler runs the first one.
 
         ``lost``: offsets of parked messages whose dead letters are gone. These get another one.
-
-        Returns:
-            Their offsets; empty if a handler runs the first one. They are finished when their letters are written.
         """
         meant = {number for number in held.window.offsets_of(group) if below is None or number < below}
         if not meant:
             return []
-        turn = self._resting.withdraw(held, group) or Turn(held, "operator")
+        turn = self.resting.withdraw(held, group) or Turn(held, "operator")
         known = set(turn.offsets)
         offsets = held.window.ledger.claim(turn, group, max(1 if skip else len(meant), len(known)))
         turn.offsets.extend(offset for offset in offsets if offset not in known)
@@ -202,8 +190,8 @@ class Dispatcher:
             return []
         chosen = list(turn.offsets)[:1] if skip else [offset for offset in turn.offsets if offset in meant]
         turn.give_up(chosen)
-        held.window.redrives.lose_letters(set(chosen).intersection(lost))
-        self._resting.due(turn)
+        held.window.redrives.blocked.difference_update(set(chosen).intersection(lost))
+        self.resting.due(turn)
         return chosen
 
     def release(self, held: HeldPartition, group: bytes) -> int:
@@ -215,23 +203,9 @@ class Dispatcher:
         return 0
 
     @property
-    def recent_failures(self) -> Sequence[FailedAttempt]:
-        """Last failed attempts, the newest last."""
-        return self._attempts.recent_failures
-
-    def rests_end_ms(self) -> dict[tuple[HeldPartition, int], int]:
-        """Return the ends of rests, as :meth:`RestingTurns.ends_ms` does."""
-        return self._resting.ends_ms()
-
-    @property
-    def faults(self) -> list[str]:
-        """Reasons why runnable messages wait; empty = no such message waits."""
-        return list(self._attempts.suspects.faults())
-
-    @property
     def unsettled(self) -> bool:
         """Whether a handler runs, or will run when its partition's current work is done."""
-        return bool(self._running or self._resting.unsettled)
+        return bool(self._running or self.resting.unsettled)
 
     @property
     def idle(self) -> int:
@@ -286,7 +260,7 @@ class Dispatcher:
                 left_behind = self._left_behind.pop(task, None)
                 if left_behind is None:
                     self._leave(task)
-                    if turn.offsets and turn.held.draining and turn not in self._resting:
+                    if turn.offsets and turn.held.draining and turn not in self.resting:
                         turn.put_back()
                     turn.held.ended.set()
                 else:
@@ -324,9 +298,8 @@ class Dispatcher:
             self.wake()
 
     async def _run(self, turn: Turn) -> None:
-        """Run a turn, and handle every error."""
         try:
-            await self._attempts.work(turn)
+            await self.attempts.work(turn)
         except asyncio.CancelledError:
             if self._stopping or not turn.held.window.closed:
                 raise
@@ -353,7 +326,7 @@ class Dispatcher:
         self._choosing = True
         try:
             while (turn := self._choice.choose(name, len(self._retrying))) is not None:
-                if self._attempts.prepare(turn):
+                if self.attempts.prepare(turn):
                     return turn
         except Exception as error:
             if turn is None:
@@ -368,18 +341,14 @@ class Dispatcher:
     # -- runs that are ended -----------------------------------------------------------------------------------
 
     def _cut_short(self, task: "asyncio.Task[None]", turn: Turn, reason: str) -> None:
-        """End a run as a failed attempt."""
         if turn.cut_short or self._running.get(task) is not turn:
             return
         turn.cut(reason)
         task.cancel()
-        ending = asyncio.create_task(self._leave_behind_later(task, turn))
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        asyncio.get_running_loop().call_later(CANCEL_LIMIT_S, self._leave_behind_late, task, turn)
 
-    async def _leave_behind_later(self, task: "asyncio.Task[None]", turn: Turn) -> None:
-        await asyncio.sleep(CANCEL_LIMIT_S)
-        if turn.cut_short and self._running.get(task) is turn:
+    def _leave_behind_late(self, task: "asyncio.Task[None]", turn: Turn) -> None:
+        if turn.cut_short and self._running.get(task) is turn and not self._stopping:
             self._leave_behind(task, turn)
 
     def _leave_behind(self, task: "asyncio.Task[None]", turn: Turn) -> None:
@@ -399,7 +368,7 @@ class Dispatcher:
             held, offset,
         )  # fmt: skip
         self.runs.outlives(held.fence.log, offset, future)
-        self._attempts.abandon(turn)
+        self.attempts.abandon(turn)
 
     def _refuse(self, error: HandlerError) -> None:
         if self.refused is None:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple
@@ -60,14 +59,11 @@ class FailedAttempt(NamedTuple):
 class FailureLog:
     """Log lines of one consumer about failed attempts."""
 
-    def __init__(self, later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
-        """Prepare a log. ``later``: calls a function after a number of seconds; None = the running loop does."""
-        self._later = later
+    def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         """Number of lines of each kind in this window, including those left out."""
         self._last: dict[str, str] = {}
         self.recent: deque[FailedAttempt] = deque(maxlen=RECENT_MAX)
-        """The last failed attempts, the newest last."""
 
     def attempt_failed(self, line: str) -> None:
         """Log a failed attempt before a retry."""
@@ -85,10 +81,8 @@ class FailureLog:
             log.error("%s", line, extra={} if error is None else {TRACE: trace_of(error)})
 
     def _counted(self, kind: str, line: str) -> bool:
-        """Count a line; return whether to write it."""
         if not self._counts:
-            later = self._later or asyncio.get_running_loop().call_later
-            later(WINDOW_S, self._summarise)
+            asyncio.get_running_loop().call_later(WINDOW_S, self._summarise)
         self._counts[kind] += 1
         self._last[kind] = line
         return self._counts[kind] <= LINES_MAX

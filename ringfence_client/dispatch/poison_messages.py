@@ -19,11 +19,6 @@ class _Waiting(NamedTuple):
     first: bool
     """Whether no attempt at its message is known."""
 
-    @property
-    def startable(self) -> bool:
-        """Whether the turn would start if it were admitted."""
-        return bool(self.turn.offsets) and not self.turn.held.draining and not self.turn.held.window.closed
-
 
 class PoisonMessages:
     """Suspects of one consumer. A last attempt starts beside no other suspect, so no message is dead-lettered for another's crash.
@@ -39,13 +34,12 @@ class PoisonMessages:
     """
 
     def __init__(self, concurrency: int, soon: Callable[[], int] = lambda: 0) -> None:
-        """Prepare the suspects of some handlers. ``soon`` returns the number of runs that they finish in a moment.
-
-        Last attempts that do not end leave one handler to other messages.
-        """
+        """``soon`` returns the number of runs that handlers finish in a moment."""
         self._concurrency = concurrency
         self._soon = soon
-        self._slots = max(1, concurrency - 1)
+        self._slots = max(
+            1, concurrency - 1
+        )  # last attempts that do not end leave one handler to other messages
         self._begun: set[asyncio.Future[None]] = set()
         """Attempts that are not over. Each future completes when its attempt is over."""
         self._alone: dict[asyncio.Future[None], bool] = {}
@@ -95,18 +89,14 @@ class PoisonMessages:
 
     def admit_turns(self) -> None:
         """Admit the turns that may start now. Call it when a partition is suspended: its turns no longer delay others."""
-        self._admitted = {
-            turn: last
-            for turn, last in self._admitted.items()
-            if turn.offsets and not turn.held.draining and not turn.held.window.closed
-        }
+        self._admitted = {turn: last for turn, last in self._admitted.items() if turn.startable}
         while (waiting := self._next()) is not None:
             if not waiting.admitted.done():
                 waiting.admitted.set_result(None)
 
     def faults(self) -> Iterator[str]:
         """Yield the reasons why messages wait for a last attempt now."""
-        lasts, others = (sum(item.startable for item in line) for line in (self._lasts, self._others))
+        lasts, others = (sum(item.turn.startable for item in line) for line in (self._lasts, self._others))
         if lasts and self._unended and len(self._unended) >= self._slots:
             yield (
                 f"{lasts} messages that ran when their consumer died wait for last attempts that do not "
@@ -127,14 +117,13 @@ class PoisonMessages:
             self._isolate(turn, trial)
 
     def _may_begin(self, *, last: bool, first: bool = False, admitted: bool = False) -> bool:
-        """Return whether another attempt may start beside the running and the admitted ones."""
         if last:
-            others_stand = self._before_last and any(other.startable for other in self._others)
+            others_stand = self._before_last and any(other.turn.startable for other in self._others)
             due = admitted or not (self._admitted or others_stand)
             return due and not self._alone and len(self._unended) < self._slots
         if any(self._alone.values()) or any(self._admitted.values()):
             return False
-        last_stands = len(self._unended) < self._slots and any(item.startable for item in self._lasts)
+        last_stands = len(self._unended) < self._slots and any(item.turn.startable for item in self._lasts)
         due = admitted or not last_stands or bool(self._before_last)
         begun_max = self.begun_max if first and not last_stands else self._concurrency
         return due and len(self._begun) + len(self._admitted) < begun_max
@@ -142,7 +131,7 @@ class PoisonMessages:
     def _next(self) -> _Waiting | None:
         """Remove and return the next turn that may start; None = no turn may."""
         for last, line in ((True, self._lasts), (False, self._others)):
-            while line and not line[0].startable:
+            while line and not line[0].turn.startable:
                 # The turn is suspended or empty. It asks again if it continues.
                 return line.popleft()
             if line and self._may_begin(last=last, first=line[0].first):

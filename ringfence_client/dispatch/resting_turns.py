@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from ringfence_client.dispatch.retry_clock import RetryClock, Timer
 from ringfence_client.dispatch.turn import Rest, Turn
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import LostError
@@ -18,25 +18,35 @@ ASIDE_S: Final = 1.0
 """Shortest rest, in seconds, after which a message's record may be parked and read again."""
 
 
+class RetryClock:
+    """Clock of retries: that of the machine, and the timers of the event loop."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the epoch. The next holder of the partition continues with them."""
+        return round(time.time() * 1000)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Schedule a call after a number of seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
 class _Pause(NamedTuple):
-    timer: Timer
+    timer: asyncio.TimerHandle
     end_ms: int
-    """End by the clock of retries."""
 
 
 class RestingTurns:
     """Turns that keep their groups without a slot: for a time, until an event, or until a slot is free."""
 
     def __init__(self, wake: Callable[[], None], clock: RetryClock | None = None) -> None:
-        """Prepare the turns. ``wake`` is called when messages become available."""
+        """``wake`` is called when messages become available."""
         self._wake = wake
-        self._clock = clock or RetryClock()
+        self.clock = clock or RetryClock()
         self._due: deque[Turn] = deque()
         """Due turns whose first message has not failed."""
         self._retries: dict[HeldPartition, deque[Turn]] = {}
         """Due turns by partition whose first message has failed; the next partition is first."""
         self._suspended: list[Turn] = []
-        """Due turns of suspended partitions."""
         self._timers: dict[Turn, _Pause] = {}
         self._waits: dict[Turn, asyncio.Future[Any]] = {}
         self._kept: set[Turn] = set()
@@ -46,7 +56,6 @@ class RestingTurns:
         self.preparing: Counter[HeldPartition] = Counter()
         """Number of turns that wait for their partition."""
         self._preparing_retries: Counter[HeldPartition] = Counter()
-        """Number of turns that wait for their partition and are for a retry."""
 
     @property
     def unsettled(self) -> bool:
@@ -100,8 +109,8 @@ class RestingTurns:
                 turn.put_back()
             self._go_on(turn)
 
-        timer = self._clock.call_later(rest.seconds, over)
-        self._timers[turn] = _Pause(timer, self._clock.now_ms() + round(rest.seconds * 1000))
+        timer = self.clock.call_later(rest.seconds, over)
+        self._timers[turn] = _Pause(timer, self.clock.now_ms() + round(rest.seconds * 1000))
         if rest.seconds >= ASIDE_S:
             turn.held.window.mark_waiting(turn.offsets[0])
         if turn.held.draining:
@@ -112,11 +121,9 @@ class RestingTurns:
     ) -> None:
         """Keep the group until the future completes, and then for its result (:class:`Rest` or None).
 
-        Args:
-            turn: The turn. It ends if the future fails with :class:`LostError`.
-            happened: The future; it may finish the first message. A task is cancelled if the turn is taken out before.
-            keeps: The message is neither tried again nor put back, because its dead letter is being written.
-            prepares: The partition must do this before the message can start.
+        The turn ends if the future fails with :class:`LostError`. The future may finish the first message. A task is cancelled if the turn is
+        taken out before. ``keeps``: the message is neither tried again nor put back, because its dead letter is being written.
+        ``prepares``: the partition must do this before the message can start.
         """
         self._waits[turn] = happened
         if keeps:

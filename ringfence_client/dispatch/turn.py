@@ -1,9 +1,13 @@
-"""Turns: the messages of one group that one handler holds."""
+"""Turns: the messages of one group that one handler holds, and those of one call of the handler."""
 
 import asyncio
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from itertools import takewhile
+from typing import Any, NamedTuple
 
+from ringfence_client.handlers.effects import Effects
+from ringfence_client.handlers.handler import HandlerRuns
+from ringfence_client.handlers.message import Message, MessageFactory
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.window.window import End
 
@@ -29,14 +33,17 @@ class Turn:
         self.cut_short = ""
         """Reason why the consumer ends the run as a failed attempt; empty = the run is not ended in this way."""
         self.batched: list[int] = []
-        """Further messages of the attempt."""
         self.alone_below = 0
         """Messages below this offset failed in a batch, so each is tried alone."""
         self.has_state = False
-        """Whether the state of the group is read."""
         self.state: bytes | None = None
         self.trial: asyncio.Future[None] | None = None
         """Completes when the attempt is over. Set only if other messages may wait for that."""
+
+    @property
+    def startable(self) -> bool:
+        """Whether a handler could get the first message now."""
+        return bool(self.offsets) and not self.held.draining and not self.held.window.closed
 
     @property
     def has_failed(self) -> bool:
@@ -45,10 +52,9 @@ class Turn:
 
     def begin_attempt(self) -> None:
         """Record that a handler has the first message, or is about to receive it."""
-        if not self.attempt:
-            attempts = self.held.window.attempts
-            self.attempt = attempts.begin_attempt(self.offsets[0], counted=self.counted)
-            self.held.writer.count_changes()
+        attempts = self.held.window.attempts
+        self.attempt = attempts.begin_attempt(self.offsets[0], counted=self.counted)
+        self.held.writer.count_changes()
 
     def begin_batch(self, offsets: Collection[int]) -> None:
         """Record further messages of the attempt."""
@@ -60,16 +66,13 @@ class Turn:
         """Record further messages of a run that outlived the turn."""
         self.batched = list(offsets)
 
-    def break_batch(self) -> bool:
-        """End an unacknowledged batch, which counts as an attempt at none of its messages. Returns whether there was a batch."""
-        if not self.batched:
-            return False
-        if self.offsets:
+    def break_batch(self) -> None:
+        """End an unacknowledged batch, which counts as an attempt at none of its messages."""
+        if self.batched and self.offsets:
             self.alone_below = self.batched[-1] + 1
             for offset in self.batched:
                 self.held.window.attempts.take_back(offset, counted=True)
         self.batched = []
-        return True
 
     def read_state(self, state: bytes | None) -> None:
         """Set the state of the group."""
@@ -139,3 +142,43 @@ class Rest(NamedTuple):
     seconds: float
     release: bool = False
     """Whether the turn puts back all its messages after the rest."""
+
+
+def messages_of(
+    turn: Turn, record: Any, factory: MessageFactory, runs: HandlerRuns, batch_max: int
+) -> list[Message]:
+    """Return the messages of a new attempt: the first one of the turn, and those that join it. ``batch_max``: at most 1 = none joins."""
+    held, offset = turn.held, record.offset
+    effects = Effects(turn.state, held.sends.states.fault)
+    redriven = held.window.redrives.counts.get(offset, 0)
+    first_here = held.is_first(record.key)
+    first = factory.make(record, turn.attempt, held.fence, redriven, first_here=first_here, effects=effects)
+    if batch_max <= 1 or len(turn.offsets) == 1 or redriven or not _may_lead(turn, offset):
+        return [first]
+    found = (_joining(turn, item, runs) for item in turn.offsets[1:batch_max])
+    records: list[Any] = list(takewhile(lambda item: item is not None, found))
+    turn.begin_batch([item.offset for item in records])
+    others = (factory.make(item, 1, held.fence, first_here=first_here, effects=effects) for item in records)
+    return [first, *others]
+
+
+def _joining(turn: Turn, offset: int, runs: HandlerRuns) -> Any | None:
+    """Return the record of a later message if it may join the batch; None if it failed, or may have ended a process."""
+    window, attempts = turn.held.window, turn.held.window.attempts
+    if (
+        offset in attempts.counts
+        or offset in attempts.failures
+        or offset in turn.given_up
+        or offset in window.redrives.counts
+        or offset in window.redrives.blocked
+        or not window.suspect_below <= offset < window.reserved
+        or runs.left(turn.held.fence.log, offset) is not None
+    ):
+        return None
+    window.cache.recall(offset)
+    return window.cache.record(offset)
+
+
+def _may_lead(turn: Turn, first: int) -> bool:
+    """Return whether others may join the first message of a turn: it has not failed, alone or in a batch."""
+    return turn.attempt == 1 and not turn.has_failed and first >= turn.alone_below and turn.trial is None

@@ -7,7 +7,6 @@ from typing import Final
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
 from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.resting_turns import RestingTurns
-from ringfence_client.dispatch.retry_clock import RetryClock
 from ringfence_client.dispatch.turn import Rest, Turn
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition.partition import HeldPartition
@@ -25,7 +24,6 @@ class TurnChoice:
         breaker: CircuitBreaker,
         resting: RestingTurns,
         suspects: PoisonMessages,
-        clock: RetryClock,
         wake_later: Callable[[], None],
     ) -> None:
         """Prepare a choice. ``wake_later``: asks again after the other tasks of the event loop have run."""
@@ -33,7 +31,6 @@ class TurnChoice:
         self._breaker = breaker
         self._resting = resting
         self._suspects = suspects
-        self._clock = clock
         self._wake_later = wake_later
         self.partitions: deque[HeldPartition] = deque()
         """Partitions that hand out messages, the next one first."""
@@ -43,14 +40,10 @@ class TurnChoice:
         """With a single handler: whether a retry is next."""
 
     def choose(self, name: str, retrying: int) -> Turn | None:
-        """Return a turn to prepare; None = no turn is available.
+        """Return a turn to prepare; None = no turn is available. ``retrying``: number of slots that run retries now.
 
         Retries come first in up to half of the slots. A message that never failed gets any slot. While the breaker is open, messages that
         never failed come first, because retries may be those that always fail.
-
-        Args:
-            name: Name of a new turn.
-            retrying: Number of slots that run retries now.
         """
         if not self._resting.has_retries:
             return self._resting.next_due() or self._fresh(name)
@@ -107,7 +100,7 @@ class TurnChoice:
 
     def _keep_for_retry(self, turn: Turn) -> None:
         """Let a message wait for its next attempt. It failed with another holder, or before a release."""
-        attempts, offset, now_ms = turn.held.window.attempts, turn.offsets[0], self._clock.now_ms()
+        attempts, offset, now_ms = turn.held.window.attempts, turn.offsets[0], self._resting.clock.now_ms()
         count, failures = attempts.counts.get(offset, 0), attempts.failures[offset]
         delay = self._options.policy.before_last(count, failures, now_ms)
         if delay and offset not in turn.given_up:

@@ -10,9 +10,7 @@ from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
 
 STATE_BYTES_MAX: Final = 64 * 2**10
-"""Limit of the state of one group, in bytes."""
 SENDS_MAX: Final = 10_000
-"""Limit of records that one message may send."""
 SENDS_BYTES_MAX: Final = 16 * 2**20
 """Limit of their keys, values and headers, in bytes."""
 HEADER_BYTES: Final = 10
@@ -32,7 +30,6 @@ class Origin(NamedTuple):
     """``<topic>/<partition>/<offset>`` of the message, with ``#part`` if it is a part."""
     group: bytes | None
     offset: int
-    """Offset in the accepted topic."""
     timestamp: int
     value: bytes | None
 
@@ -58,8 +55,12 @@ class Send(NamedTuple):
     number: int
     """Number among the sends of its message, from 1."""
     origin: Origin
-    bytes: int
-    """Approximate size of key, value and headers."""
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size of key, value and headers."""
+        size = len(self.key or b"") + len(self.value or b"")
+        return size + sum(HEADER_BYTES + len(name) + len(data or b"") for name, data in self.headers)
 
 
 class StateError(RingfenceError):
@@ -84,11 +85,7 @@ class Effects:
 
     @property
     def state(self) -> bytes | None:
-        """The state of the group, as the handler left it so far.
-
-        Raises:
-            StateError: It is unknown.
-        """
+        """The state of the group, as the handler left it so far. Raises :class:`StateError` if it is unknown."""
         if self.fault:
             raise StateError(self.fault)
         return self._state
@@ -103,12 +100,7 @@ class Effects:
         self.ended = True
 
     def add_send(self, send: Send) -> None:
-        """Add a record.
-
-        Raises:
-            RuntimeError: The attempt is over.
-            ValueError: The message sends too much.
-        """
+        """Add a record; raise RuntimeError if the attempt is over, or ValueError if the message sends too much."""
         self._require_open("send")
         self.bytes += send.bytes
         if len(self.sends) >= SENDS_MAX or self.bytes > SENDS_BYTES_MAX:
@@ -119,13 +111,7 @@ class Effects:
         self.sends.append(send)
 
     def set_state(self, state: Data) -> None:
-        """Set the state that the group has after the acknowledgement; None deletes it.
-
-        Raises:
-            RuntimeError: The attempt is over.
-            TypeError: It is neither bytes nor text.
-            ValueError: It is larger than 64 KiB.
-        """
+        """Set the state that the group has after the acknowledgement; None deletes it."""
         self._require_open("set the state of its group")
         if self.fault:
             raise StateError(self.fault)
@@ -155,11 +141,7 @@ DONE: Final = _Done()
 
 
 def encoded(data: Data, what: str) -> bytes | None:
-    """Return a handler's data as bytes; text becomes UTF-8.
-
-    Raises:
-        TypeError: It is neither bytes nor text; ``what`` names it in the error.
-    """
+    """Return a handler's data as bytes; text becomes UTF-8. ``what`` names it in a TypeError."""
     if data is None or type(data) is bytes:
         return data
     if isinstance(data, str):
@@ -170,12 +152,7 @@ def encoded(data: Data, what: str) -> bytes | None:
 
 
 def encoded_headers(headers: "Mapping[str, Data] | Iterable[tuple[str, Data]] | None") -> Headers:
-    """Return headers as a list of names and bytes.
-
-    Raises:
-        TypeError: They are neither a mapping nor pairs.
-        ValueError: A name belongs to Ringfence.
-    """
+    """Return headers as a list of names and bytes; raise TypeError or ValueError for those that cannot be sent."""
     if not headers:
         return []
     pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -197,23 +174,8 @@ def encoded_headers(headers: "Mapping[str, Data] | Iterable[tuple[str, Data]] | 
     return found
 
 
-def new_send(
-    origin: Origin,
-    number: int,
-    topic: str,
-    value: Data,
-    key: Data,
-    headers: "Mapping[str, Data] | Iterable[tuple[str, Data]] | None",
-    duplicate_id: Data,
-    partition: int | None,
-    timestamp: int | None,
-) -> Send:
-    """Check the arguments, and return a send of a message.
-
-    Raises:
-        TypeError: An argument has a wrong type.
-        ValueError: An argument cannot be sent.
-    """
+def check_send(topic: Any, partition: Any, timestamp: Any, duplicate_id: bytes | None) -> None:
+    """Check the arguments of a send; raise TypeError or ValueError if it cannot be sent."""
     if not isinstance(topic, str):
         raise TypeError(f"topic is of type {type(topic).__name__}: give the name of a topic")
     if not topic:
@@ -226,14 +188,8 @@ def new_send(
         _require_number("partition", partition, PARTITION_MAX)
     if timestamp is not None:
         _require_number("timestamp", timestamp, TIMESTAMP_MAX)
-    own_id = encoded(duplicate_id, "duplicate_id")
-    if own_id == b"":
+    if duplicate_id == b"":
         raise ValueError("duplicate_id is empty: give at least one byte, or None")
-    own_key, own_value, own_headers = encoded(key, "key"), encoded(value, "value"), encoded_headers(headers)
-    size = len(own_key or b"") + len(own_value or b"")
-    for name, data in own_headers:
-        size += HEADER_BYTES + len(name) + len(data or b"")
-    return Send(topic, partition, own_key, own_value, own_headers, own_id, timestamp, number, origin, size)
 
 
 def _require_number(name: str, found: Any, most: int) -> None:

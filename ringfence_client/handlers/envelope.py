@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 from ringfence_kafka.protocol import wire_names
 
 DUPLICATE_ID_HEADER: Final = "_AMQ_DUPL_ID"
-"""Default header of duplicate IDs."""
 
 Content = bytes | str | None
 """Bytes, or a text, which stands for its UTF-8 bytes; None = null."""

@@ -11,11 +11,11 @@ import inspect
 import os
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, Final
 
 from ringfence_client.handlers.message import Message
-from ringfence_client.handlers.run_times import RunTimes
 from ringfence_kafka.concurrency.timeouts import is_cancelled
 from ringfence_kafka.errors import ConfigurationError
 
@@ -24,6 +24,8 @@ Handler = Callable[[Any], Any]
 SOON_S: Final = 0.5
 RUNS_MIN: Final = 100
 """Number of runs below which their durations say nothing about the next runs."""
+BOUNDS_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the buckets, in seconds. Handlers range from a cache lookup to a job of minutes."""
 
 Log = tuple[str, int, str]
 """Topic, partition and Kafka's ID of the topic, as in :class:`Fence`. A deleted topic of the same name has other messages."""
@@ -40,13 +42,7 @@ class HandlerEndedError(Exception):
 def check_handler(
     handler: Any, name: str, argument: str = "one message", example: str = "async def handle(message)"
 ) -> None:
-    """Check that a function can be called with one argument, and that a call runs it.
-
-    Args:
-        handler: The function.
-        name: Its name in the error.
-        argument: Its argument in the error.
-        example: A correct signature for the error.
+    """Check that a function can be called with one argument, and that a call runs it. ``argument`` and ``example`` describe it in errors.
 
     Raises:
         HandlerError: A check failed; the text has a correct form.
@@ -75,6 +71,22 @@ def check_handler(
         ) from error
 
 
+class RunTimes:
+    """Number of runs by duration."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        """Number of runs by bucket. The last bucket is above all bounds."""
+        self.sum_s = 0.0
+        self.count = 0
+
+    def record(self, seconds: float) -> None:
+        """Count a run. Called for each message: a library's histogram takes three times as long."""
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+        self.count += 1
+
+
 class HandlerRuns:
     """Handler calls of one consumer."""
 
@@ -83,25 +95,19 @@ class HandlerRuns:
         self._handler = handler
         self._batches = batches
         self._concurrency = concurrency
-        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
-        if not _is_async(handler):
-            self._pool = self._new_pool()
+        self._pool = None if is_async(handler) else self._new_pool()
         self.in_threads = self._pool is not None
         self._left: dict[tuple[Log, int], asyncio.Future[Any]] = {}
         self._begun: dict[object, tuple[Message, float]] = {}
-        """Present runs, with their start times."""
         self._outliving: dict[tuple[Log, int], tuple[Message, float]] = {}
         """Runs that outlive their turns, with their start times."""
         self.times = RunTimes()
-        """Durations of all runs, whatever their outcome."""
 
     async def call(self, messages: list[Message]) -> None:
-        """Call the handler with a message, or with a batch.
+        """Call the handler with a message, or with a batch, and raise what it raised. If this task is cancelled, a thread continues.
 
         Raises:
-            CancelledError: This task was cancelled; a thread continues.
             HandlerError: The handler returned a generator, which has run nothing.
-            Exception: The exception that the handler raised.
         """
         process, began, run = os.getpid(), time.monotonic(), object()
         self._begun[run] = messages[0], began
@@ -237,19 +243,12 @@ async def _to_its_end(thread: "asyncio.Future[Any]") -> None:
 
 async def _completed(result: Any) -> None:
     """Await nested results of a handler until nothing is left to run."""
-    while result is not None and (more := _awaitable(result)) is not None:
-        result = await more
-    if result is not None and (inspect.isgenerator(result) or inspect.isasyncgen(result)):
+    while inspect.isawaitable(result) or isinstance(result, concurrent.futures.Future):
+        result = await (result if inspect.isawaitable(result) else _of_executor(result))
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise HandlerError(
             f"the handler returned a generator ({result!r}): nothing of it has run; return when the message is handled"
         )
-
-
-def _awaitable(result: Any) -> Any | None:
-    """Return a result that has not run to its end yet, such as a coroutine of a plain function; None = it has."""
-    if isinstance(result, concurrent.futures.Future):
-        return _of_executor(result)
-    return result if inspect.isawaitable(result) else None
 
 
 async def _of_executor(run: "concurrent.futures.Future[Any]") -> Any:
@@ -269,6 +268,7 @@ async def _of_executor(run: "concurrent.futures.Future[Any]") -> Any:
     return run.result()
 
 
-def _is_async(handler: Handler) -> bool:
+def is_async(handler: Handler) -> bool:
+    """Return whether a handler is a coroutine function, or an object with one."""
     call = getattr(handler, "__call__", handler)  # noqa: B004 - an object with an asynchronous __call__
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

@@ -6,7 +6,16 @@ from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from ringfence_client.handlers.effects import DONE, Data, Effects, Origin, new_send
+from ringfence_client.handlers.effects import (
+    DONE,
+    Data,
+    Effects,
+    Origin,
+    Send,
+    check_send,
+    encoded,
+    encoded_headers,
+)
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import named
 from ringfence_kafka.protocol import wire_names
@@ -29,18 +38,12 @@ class Disposition(Exception):  # noqa: N818 - a decision, no error
     def __init__(self, reason: str | BaseException | None = "") -> None:
         """Create the decision. ``reason``: a text, or an exception, which stands for its name and text."""
         super().__init__(reason)
-        self.reason = _text(reason)
+        given = "" if reason is None else reason
+        self.reason = named(given) if isinstance(given, BaseException) else str(given)
 
 
 class Reject(Disposition):
     """Remove the message: it goes to ``<address>.dlq`` and its group continues (Qpid: reject)."""
-
-
-def _text(reason: object) -> str:
-    """Return a reason as text. Handlers often pass the exception that they caught."""
-    if isinstance(reason, BaseException):
-        return named(reason)
-    return "" if reason is None else str(reason)
 
 
 class Release(Disposition):
@@ -65,17 +68,15 @@ class Retry(Disposition):
         self.delay = None if delay is None else max(0.0, delay)
 
 
+@dataclass(eq=False, slots=True)
 class Fence:
     """Permission to process a partition's messages, as their handlers see it."""
 
-    __slots__ = ("log", "lost", "token")
-
-    def __init__(self, token: int, log: tuple[str, int, str] = ("", 0, "")) -> None:
-        self.token = token
-        self.log = log
-        """Topic, partition, and Kafka's ID of the topic, to which an offset belongs."""
-        self.lost = False
-        """Another consumer may hold the partition, and acknowledgements under this fence do not count any more."""
+    token: int
+    log: tuple[str, int, str] = ("", 0, "")
+    """Topic, partition, and Kafka's ID of the topic, to which an offset belongs."""
+    lost: bool = False
+    """Another consumer may hold the partition, and acknowledgements under this fence do not count any more."""
 
     def lose(self) -> None:
         """Mark the partition as lost for its handlers."""
@@ -179,8 +180,12 @@ class Message:
         """
         part = "" if self.part is None else f"#{self.part.index}"
         origin = Origin(self.source + part, self.group, self.offset, self.timestamp, self.value)
-        send = new_send(origin, self.sent + 1, topic, value, key, headers, duplicate_id, partition, timestamp)
-        self.effects.add_send(send)
+        own_id, written = encoded(duplicate_id, "duplicate_id"), encoded_headers(headers)
+        check_send(topic, partition, timestamp, own_id)
+        number, own_key, own_value = self.sent + 1, encoded(key, "key"), encoded(value, "value")
+        self.effects.add_send(
+            Send(topic, partition, own_key, own_value, written, own_id, timestamp, number, origin)
+        )
         self.sent += 1
         return DONE
 
@@ -285,7 +290,6 @@ def _number(header: bytes | None) -> int | None:
 
 
 def _part_number(header: bytes | None) -> PartNumber | None:
-    """Return the part number in the header; None = missing or malformed."""
     found = None if header is None else _PART_NUMBER.fullmatch(header)
     if found is None:
         return None

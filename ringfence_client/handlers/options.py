@@ -3,13 +3,20 @@
 import math
 import os
 import socket
+import sys
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from ringfence_client.handlers.backoff import RETRY_FIRST_S, RETRY_JITTER, DelayOptions
 from ringfence_client.handlers.message import Disposition
-from ringfence_client.handlers.retries import RetryPolicy, fitting_policy
+from ringfence_client.handlers.retries import (
+    RETRY_FIRST_S,
+    RETRY_JITTER,
+    DelayOptions,
+    RetryPolicy,
+    fitting_policy,
+)
 
 LEASE_TIMEOUT_MIN: Final = 3.0
 LEASE_IDLE_MIN: Final = 0.2
@@ -20,6 +27,31 @@ PREFETCH_MAX: Final = 10_000
 RETRY_DELAY_MIN: Final = 0.001
 MEMORY_MIN: Final = 16 * 2**20
 """Smallest memory, in bytes. One fetch would fill less."""
+_POSITIVE: Final = (math.ulp(0.0), math.inf, "more than 0 seconds")
+_CHOICES: Final = {"on_dead_letter": ("flow", "park"), "start": ("earliest", "latest")}
+_RANGES: Final[Mapping[str, tuple[float, float, str]]] = {
+    "concurrency": (1, CONCURRENCY_MAX, f"1 to {CONCURRENCY_MAX:,}"),
+    "prefetch": (1, PREFETCH_MAX, f"1 to {PREFETCH_MAX:,}"),
+    "batch": (0, PREFETCH_MAX, f"0 to {PREFETCH_MAX:,}"),
+    "max_attempts": (1, math.inf, "1 or more"),
+    "ack_count": (1, math.inf, "1 or more"),
+    "records_max": (1, math.inf, "1 or more"),
+    "memory_max": (MEMORY_MIN, math.inf, f"{MEMORY_MIN:,} bytes or more"),
+    "retry_time": (0, math.inf, "0 seconds or more"),
+    "handler_timeout": (0, math.inf, "0 seconds or more"),
+    "ack_interval": _POSITIVE,
+    "drain_timeout": _POSITIVE,
+    "session_timeout": _POSITIVE,
+    "retry_delay": (RETRY_DELAY_MIN, math.inf, f"{RETRY_DELAY_MIN} seconds or more"),
+    "lease_timeout": (
+        LEASE_TIMEOUT_MIN,
+        math.inf,
+        f"{LEASE_TIMEOUT_MIN} seconds or more, because a consumer renews its lease once a second",
+    ),
+    "retry_multiplier": (1, sys.float_info.max, "a finite number, 1 or more, because delays do not shrink"),
+    "retry_jitter": (0, 1, "a fraction from 0 to 1"),
+}
+"""Least and greatest values, and these in words."""
 _SECONDS: Final = (
     "retry_time", "retry_delay", "retry_max", "handler_timeout", "ack_interval", "drain_timeout", "lease_timeout", "lease_idle", "session_timeout",
 )  # fmt: skip
@@ -88,90 +120,38 @@ class ConsumerOptions:
     session_timeout: float = 10.0
     start: Literal["earliest", "latest"] = "earliest"
     name: str = field(default_factory=_name)
+    policy: RetryPolicy = field(init=False, repr=False, compare=False)
+    """Policy of retries and dead letters."""
 
     def __post_init__(self) -> None:
-        self._check_choices()
-        self._check_finite()
-        self._check_counts()
-        for key in ("ack_interval", "drain_timeout", "session_timeout", "retry_delay"):
-            if getattr(self, key) <= 0:
-                raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")
-        if self.retry_delay < RETRY_DELAY_MIN:
-            raise ValueError(f"retry_delay = {self.retry_delay}: {RETRY_DELAY_MIN} seconds or more")
-        if self.lease_timeout < LEASE_TIMEOUT_MIN:
-            raise ValueError(
-                f"lease_timeout = {self.lease_timeout}: {LEASE_TIMEOUT_MIN} seconds or more, because a "
-                "consumer renews its lease once a second"
-            )
-        if not LEASE_IDLE_MIN <= self.lease_idle <= self.lease_timeout:
-            raise ValueError(
-                f"lease_idle = {self.lease_idle}: from {LEASE_IDLE_MIN} seconds to lease_timeout = {self.lease_timeout}"
-            )
-
-        self._check_retries()
-        check_rejected_errors(self.reject_on)
-
-    def _check_counts(self) -> None:
-        for key, least, most in (
-            ("concurrency", 1, CONCURRENCY_MAX),
-            ("prefetch", 1, PREFETCH_MAX),
-            ("batch", 0, PREFETCH_MAX),
-        ):
-            if not least <= getattr(self, key) <= most:
-                raise ValueError(f"{key} = {getattr(self, key)}: {least} to {most:,}")
-        for key in ("max_attempts", "ack_count", "records_max"):
-            value = getattr(self, key)
-            if value is not None and value < 1:
-                raise ValueError(f"{key} = {value}: 1 or more")
-        for key in ("retry_time", "handler_timeout"):
-            value = getattr(self, key)
-            if value is not None and value < 0:
-                raise ValueError(f"{key} = {value}: 0 seconds or more")
-        if self.memory_max < MEMORY_MIN:
-            raise ValueError(f"memory_max = {self.memory_max}: {MEMORY_MIN:,} bytes or more")
-
-    def _check_retries(self) -> None:
-        if self.retry_multiplier is not None and not 1 <= self.retry_multiplier < math.inf:
-            raise ValueError(
-                f"retry_multiplier = {self.retry_multiplier}: a finite number, 1 or more, because delays do not shrink"
-            )
-        if not 0 <= self.retry_jitter <= 1:
-            raise ValueError(f"retry_jitter = {self.retry_jitter}: a fraction from 0 to 1")
-        self._fitting_policy()
-
-    def _check_choices(self) -> None:
-        if self.on_dead_letter not in {"flow", "park"}:
-            raise ValueError(f"on_dead_letter = {self.on_dead_letter!r}: flow, or park")
-        if self.start not in {"earliest", "latest"}:
-            raise ValueError(f"start = {self.start!r}: earliest, or latest")
-
-    def _check_finite(self) -> None:
+        for key, choices in _CHOICES.items():
+            if getattr(self, key) not in choices:
+                raise ValueError(f"{key} = {getattr(self, key)!r}: {', or '.join(choices)}")
         for key in _SECONDS:
             value = getattr(self, key)
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{key} = {value}: a finite number of seconds")
+        for key, (least, most, words) in _RANGES.items():
+            value = getattr(self, key)
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"{key} = {value}: {words}")
+        if not LEASE_IDLE_MIN <= self.lease_idle <= self.lease_timeout:
+            raise ValueError(
+                f"lease_idle = {self.lease_idle}: from {LEASE_IDLE_MIN} seconds to lease_timeout = {self.lease_timeout}"
+            )
+        delays = DelayOptions(self.retry_delay, self.retry_multiplier, self.retry_max, self.retry_jitter)
+        policy = fitting_policy(self.max_attempts, self.retry_time, delays)
+        object.__setattr__(self, "policy", policy)
+        check_rejected_errors(self.reject_on)
 
     @property
     def held_max(self) -> int:
         """Limit of messages of its group that a handler holds."""
         return max(self.prefetch, self.batch)
 
-    @property
-    def policy(self) -> RetryPolicy:
-        """Policy of retries and dead letters."""
-        return self._fitting_policy()
-
-    def _fitting_policy(self) -> RetryPolicy:
-        delays = DelayOptions(self.retry_delay, self.retry_multiplier, self.retry_max, self.retry_jitter)
-        return fitting_policy(self.max_attempts, self.retry_time, delays)
-
 
 def check_rejected_errors(classes: Any) -> None:
-    """Refuse classes of ``reject_on`` that say nothing about a message.
-
-    Raises:
-        ValueError: A class is unsuitable; the text names it and the alternative.
-    """
+    """Refuse classes of ``reject_on`` that say nothing about a message. The error names the class and the alternative."""
     if not isinstance(classes, tuple):
         raise ValueError(f"reject_on = {classes!r}: a tuple of exception classes, such as (ValueError,)")  # noqa: TRY004
     for item in classes:
@@ -180,7 +160,6 @@ def check_rejected_errors(classes: Any) -> None:
 
 
 def _fault(item: Any) -> str | None:
-    """Return the reason why a class is unsuitable; None = it is suitable."""
     if not (isinstance(item, type) and issubclass(item, BaseException)):
         return "this is no class of exceptions: name one, such as ValueError or your_module.YourError"
     if not issubclass(item, Exception):

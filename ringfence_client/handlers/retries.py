@@ -1,9 +1,89 @@
-"""Rules for retries and dead letters of failed messages. Pure."""
+"""Rules for retries and dead letters of failed messages, and delays that grow between attempts. Pure."""
 
 import bisect
+import math
+import random
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ringfence_client.handlers.backoff import Backoff, DelayOptions
+RETRY_FIRST_S: Final = 0.1
+RETRY_MULTIPLIER: Final = 2.0
+RETRY_MAX_S: Final = 60.0
+"""Default growth and longest delay, if the attempts need not cover a retry time."""
+RETRY_JITTER: Final = 0.2
+_BISECTIONS: Final = 60
+_ROUNDING: Final = 1e-9
+"""Share of a sum that rounding may lose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays that each multiply the previous one, up to a limit."""
+
+    first: float
+    """First delay in seconds, more than 0."""
+    multiplier: float
+    """At least 1."""
+    longest: float
+    """Longest delay in seconds, at least :attr:`first`; infinity = no limit."""
+    jitter: float
+    """Fraction, from 0 to 1, by which a delay varies at random, so that retries of many messages spread."""
+
+    def delay(self, number: int) -> float:
+        """Return a delay, in seconds; ``number``: from 1."""
+        grown = self.longest if number > self._growing else self.first * self.multiplier ** (number - 1)
+        return min(self.longest, grown) * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
+
+    def total(self, count: int) -> float:
+        """Return the sum of the first ``count`` delays without jitter, in seconds."""
+        growing = min(count, self._growing)
+        if self.multiplier == 1:
+            return self.first * count
+        try:
+            grown = self.first * math.expm1(growing * math.log(self.multiplier)) / (self.multiplier - 1)
+        except OverflowError:
+            return math.inf
+        return grown + (self.longest * (count - growing) if count > growing else 0.0)
+
+    def reaches(self, seconds: float, count: int) -> bool:
+        """Return whether the first ``count`` delays take at least these seconds."""
+        return self.total(count) >= seconds * (1 - _ROUNDING)
+
+    @property
+    def _growing(self) -> float:
+        """Number of delays that are shorter than the longest."""
+        if self.multiplier == 1 or math.isinf(self.longest):
+            return math.inf
+        return math.ceil(math.log(self.longest / self.first) / math.log(self.multiplier))
+
+
+@dataclass(frozen=True, slots=True)
+class DelayOptions:
+    """Delay options of a user. A value of None is derived from the number of attempts and their time."""
+
+    first: float = RETRY_FIRST_S
+    multiplier: float | None = None
+    longest: float | None = None
+    jitter: float = RETRY_JITTER
+
+    @property
+    def usual(self) -> Backoff:
+        """Delays that need not cover a retry time."""
+        longest = self.longest or max(RETRY_MAX_S, self.first)
+        return Backoff(self.first, self.multiplier or RETRY_MULTIPLIER, longest, self.jitter)
+
+    def spread(self, count: int, seconds: float) -> Backoff:
+        """Return two or more delays that sum up to ``seconds``, as far as the longest delay allows."""
+        longest = self.longest or math.inf
+        low, high = 1.0, seconds / self.first
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            if Backoff(self.first, middle, longest, self.jitter).total(count) < seconds:
+                low = middle
+            else:
+                high = middle
+        return Backoff(self.first, high, longest, self.jitter)
+
 
 MAX_ATTEMPTS: Final = 5
 RETRY_TIME_S: Final = 600.0
@@ -28,11 +108,7 @@ class RetryPolicy:
     """
 
     def __init__(self, max_attempts: int, retry_time: float, options: DelayOptions | None = None) -> None:
-        """Create a policy. ``retry_time`` is in seconds; a single attempt ignores it.
-
-        Raises:
-            ValueError: The delays together are shorter; the text names the options.
-        """
+        """``retry_time`` is in seconds; a single attempt ignores it. Raises ValueError if the delays together are shorter."""
         self.max_attempts = max_attempts
         self.retry_time = retry_time
         options, delays = options or DelayOptions(), max_attempts - 1
@@ -48,18 +124,10 @@ class RetryPolicy:
         """Time from the first failure to the last attempt, in seconds, if handlers take no time and ask for no delay."""
         return max(self.retry_time, self._backoff.total(self.max_attempts - 1))
 
-    def exhausted(self, attempts: int) -> bool:
-        """Return whether a message that has just failed has no attempts left."""
-        return attempts >= self.max_attempts
-
     def delay(self, attempt: int, failures: Failures, now_ms: int, asked: float | None = None) -> float:
-        """Return the seconds until the next attempt.
+        """Return the seconds until the next attempt: those that the handler ``asked`` for, or more before the last attempt.
 
-        Args:
-            attempt: Number of the failed attempt, from 1. It exceeds the maximum while no message may be given up.
-            failures: Failures of the message, including this one.
-            now_ms: Wall clock, in milliseconds.
-            asked: Delay that the handler asked for, in seconds. The last attempt may come later.
+        ``attempt`` is the number of the failed one. It exceeds the maximum while no message may be given up.
         """
         if asked is not None:
             delay = asked
@@ -93,11 +161,7 @@ class RetryPolicy:
 
 
 def fitting_policy(max_attempts: int | None, retry_time: float | None, options: DelayOptions) -> RetryPolicy:
-    """Return the policy of a user's options. Options that are None are derived from the others.
-
-    Raises:
-        ValueError: The options contradict one another; the text names them.
-    """
+    """Return the policy of a user's options. Options that are None are derived from the others. Raises ValueError for a contradiction."""
     if options.longest is not None and options.longest < options.first:
         raise ValueError(
             f"retry_max = {options.longest:g}: less than the first delay, retry_delay = {options.first:g}"
@@ -126,7 +190,6 @@ def _attempts(backoff: Backoff, seconds: float) -> int:
 
 
 def _check_reach(options: DelayOptions, delays: int, retry_time: float) -> None:
-    """Refuse delays that are shorter than the retry time together."""
     if options.multiplier is not None:
         usual = options.usual
         raise ValueError(

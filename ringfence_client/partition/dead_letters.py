@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from ringfence_client.handlers.effects import HEADER_BYTES, Headers
+from ringfence_client.sends.outbox import OutgoingRecord, batches_of
 from ringfence_kafka.errors import named
-from ringfence_kafka.producer.transactional import Builder, Outgoing, TransactionalProducer
+from ringfence_kafka.producer.transactional import NewBuilder, Outgoing, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.key_hash import key_hash
 from ringfence_kafka.protocol.value_digest import placeholder_of
@@ -18,8 +20,6 @@ REASON_BYTES_MAX: Final = 2_000
 """Limit of a reason, in bytes. A reason may contain a whole stack trace."""
 OWN_BYTES_MAX: Final = 8_192
 """Upper bound of the added headers, with the reason twice, and of a batch's overhead, in bytes."""
-HEADER_BYTES: Final = 10
-"""Upper bound of a header's overhead beside name and value, in bytes."""
 AGAIN_FIRST_S: Final = 1.0
 AGAIN_MAX_S: Final = 30.0
 """Longest interval of attempts to write letters that the topic refused, in seconds."""
@@ -30,17 +30,26 @@ LETTERS_BYTES_MAX: Final = 4 * 2**20
 """Limit of keys and values in one transaction, in bytes. A larger letter is sent alone."""
 
 
-class DeadLetter(NamedTuple):
+@dataclass(eq=False, slots=True)
+class DeadLetter:
     """A message that failed finally."""
 
     record: Any
-    """Record of the accepted topic, as aiokafka read it."""
     reason: str
     attempts: int
     redriven: int = 0
-    """Number of redrives before this failure."""
     parks: bool = False
     """The message stays unfinished, and its group waits behind it."""
+    written: "asyncio.Future[None]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    size_confirmed: bool = False
+    """The topic was looked up after the letter was added. If the letter does not fit now, a digest replaces its value."""
+
+    @property
+    def offset(self) -> int:
+        """Offset of the failed message."""
+        return int(self.record.offset)
 
 
 class DeadLetterTopic(NamedTuple):
@@ -50,17 +59,6 @@ class DeadLetterTopic(NamedTuple):
     partitions: int
     message_bytes_max: int
     """Size limit of one record batch of the topic, in bytes."""
-
-
-Headers = list[tuple[str, bytes | None]]
-
-
-class _Alone(NamedTuple):
-    """A letter as it is written, and its own record batch."""
-
-    key: bytes | None
-    value: bytes | None
-    builder: Builder
 
 
 class DeadLetters:
@@ -76,13 +74,7 @@ class DeadLetters:
         self._finding: asyncio.Task[None] | None = None
 
     async def renew(self) -> None:
-        """Look the topic up again. It refused a letter, so it may have been deleted or created again.
-
-        Raises:
-            TopicError: It cannot be created, or has a wrong configuration.
-            KafkaError: The cluster answers with an error.
-            TimeoutError: The cluster does not answer.
-        """
+        """Look the topic up again. It refused a letter, so it may have been deleted or created again."""
         # Concurrent calls of several partitions share one lookup.
         if self._finding is None or self._finding.done():
             self._finding = asyncio.create_task(self._renew())
@@ -102,28 +94,17 @@ class DeadLetters:
 
     def outgoing(self, letters: Iterable[DeadLetter], producer: TransactionalProducer) -> list[Outgoing]:
         """Return the record batches of letters: as few as possible, because each costs a round trip. Each partition's letters stay in order."""
-        filled: dict[int, Builder] = {}
-        full: list[Outgoing] = []
-        for letter in letters:
-            partition, headers, alone = self._alone(letter, producer)
-            builder = filled.get(partition)
-            if builder is not None:
-                room = self.topic.message_bytes_max - builder.size()
-                if alone.builder.size() <= room and _append(builder, *alone[:2], headers):
-                    continue
-                full.append(Outgoing(self.topic.name, partition, builder))
-            filled[partition] = alone.builder
-        return full + [Outgoing(self.topic.name, partition, item) for partition, item in filled.items()]
+        return batches_of((self._record(letter, producer.builder) for letter in letters), producer.builder)
 
-    def _alone(self, letter: DeadLetter, producer: TransactionalProducer) -> tuple[int, Headers, _Alone]:
-        """Return a letter's partition by the default partitioner, its headers, and its own batch.
+    def _record(self, letter: DeadLetter, new: NewBuilder) -> OutgoingRecord:
+        """Return a letter's record, in the partition of the default partitioner.
 
         If the value does not fit, its size and digest replace it, as in quarantine. If the headers do not fit, headers and then the key are
         left out.
         """
         record = letter.record
         reason = letter.reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
-        own: list[tuple[str, bytes | None]] = [
+        own: Headers = [
             (wire_names.HEADER_REASON, reason),
             (wire_names.HEADER_CONSUMER_GROUP, self._group.encode()),
             (wire_names.HEADER_ATTEMPTS, b"%d" % letter.attempts),
@@ -136,8 +117,8 @@ class DeadLetters:
         ]
         if letter.redriven:
             own.append((wire_names.HEADER_REDRIVEN, b"%d" % letter.redriven))
-        partition = record.partition if record.key is None else key_hash(record.key)
-        headers = [*record.headers, *own]
+        number = record.partition if record.key is None else key_hash(record.key)
+        headers, bytes_max = [*record.headers, *own], self.topic.message_bytes_max
         digest = placeholder_of(record.value or b"")
         for key, value, carried in (
             (record.key, record.value, headers),
@@ -145,28 +126,14 @@ class DeadLetters:
             (record.key, digest, own),
             (None, digest, own),
         ):
-            builder = producer.builder()
-            _append(builder, key, value, carried)
-            if builder.size() <= self.topic.message_bytes_max:
+            found = OutgoingRecord(
+                self.topic.name, number % self.topic.partitions, key, value, carried, None, 0, bytes_max
+            )
+            alone = new()
+            found.append_to(alone)
+            if alone.size() <= bytes_max:
                 break
-        return partition % self.topic.partitions, carried, _Alone(key, value, builder)
-
-
-@dataclass(eq=False, slots=True)
-class Pending:
-    """A dead letter that is not written yet."""
-
-    letter: DeadLetter
-    written: "asyncio.Future[None]" = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-    size_confirmed: bool = False
-    """The topic was looked up after the letter was added. If the letter does not fit now, a digest replaces its value."""
-
-    @property
-    def offset(self) -> int:
-        """Offset of the failed message."""
-        return int(self.letter.record.offset)
+        return found._replace(bytes=alone.size())
 
 
 class PendingLetters:
@@ -180,8 +147,8 @@ class PendingLetters:
         self._place = place
         self._dead_letters = dead_letters
         self._hurry = hurry
-        self._pending: list[Pending] = []
-        self._under_way: Collection[Pending] = ()
+        self._pending: list[DeadLetter] = []
+        self._under_way: Collection[DeadLetter] = ()
         """Letters that are sent, with unknown outcome."""
         self.fault = ""
         """Reason why letters are not being written; empty = they are written."""
@@ -195,9 +162,9 @@ class PendingLetters:
 
     def add_letter(self, letter: DeadLetter) -> "asyncio.Future[None]":
         """Add a letter to write. The future completes when it is committed."""
-        self._pending.append(Pending(letter))
+        self._pending.append(letter)
         self._hurry()
-        return self._pending[-1].written
+        return letter.written
 
     def withdraw(self, offset: int) -> bool:
         """Remove the letter of a message. Returns False if it may be written already."""
@@ -206,13 +173,12 @@ class PendingLetters:
         self._pending = [pending for pending in self._pending if pending.offset != offset]
         return True
 
-    def take_letters(self) -> Collection[Pending]:
+    def take_letters(self) -> Collection[DeadLetter]:
         """Return the letters to write now; the caller then calls :meth:`written` or :meth:`mark_uncommitted`."""
         resting = self._reviving is not None and not self._reviving.done()
         first = () if resting else tuple(self._first())
         if any(
-            not pending.size_confirmed and not self._dead_letters.surely_fits(pending.letter)
-            for pending in first
+            not pending.size_confirmed and not self._dead_letters.surely_fits(pending) for pending in first
         ):
             # An operator may have raised the topic's limit. The lease does not wait for the answer.
             self._reviving = asyncio.create_task(self._revive(0))
@@ -220,29 +186,29 @@ class PendingLetters:
         self._under_way = first
         return self._under_way
 
-    def _first(self) -> Iterable[Pending]:
+    def _first(self) -> Iterable[DeadLetter]:
         taken = 0
         for pending in self._pending[: self._most]:
-            record = pending.letter.record
+            record = pending.record
             taken += len(record.key or b"") + len(record.value or b"")
             if taken > LETTERS_BYTES_MAX and pending is not self._pending[0]:
                 return
             yield pending
 
-    def written(self) -> list[DeadLetter]:
+    def written(self) -> Collection[DeadLetter]:
         """Return the taken letters, which are committed. The event loop notifies the waiting futures afterwards."""
         letters, self._under_way = self._under_way, ()
         if letters:
             self.fault, self._pause = "", AGAIN_FIRST_S
             self._most = min(LETTERS_MAX, 2 * self._most)
-        under_way = {id(letter) for letter in letters}
-        self._pending = [pending for pending in self._pending if id(pending) not in under_way]
+        under_way = frozenset(letters)
+        self._pending = [pending for pending in self._pending if pending not in under_way]
         if letters and self._pending:
             self._hurry()
         for letter in letters:
             if not letter.written.done():
                 letter.written.set_result(None)
-        return [letter.letter for letter in letters]
+        return letters
 
     def mark_uncommitted(self) -> None:
         """Record that the taken letters are known not to be committed."""
@@ -288,8 +254,3 @@ class PendingLetters:
                 item.written.set_exception(error)
                 # Marks the exception as retrieved, because not every future is awaited.
                 item.written.exception()
-
-
-def _append(builder: Builder, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
-    """Append a record, and return whether the batch had room."""
-    return builder.append(timestamp=None, key=key, value=value, headers=headers) is not None

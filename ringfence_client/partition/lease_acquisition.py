@@ -7,28 +7,25 @@ import logging
 import math
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from aiokafka.errors import KafkaError
 
 from ringfence_client.handlers.options import ConsumerOptions
-from ringfence_client.partition.beginning_log import log_beginning
 from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_client.partition.progress_writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
-from ringfence_client.progress import unrecorded_attempts
 from ringfence_client.progress.lease import Lease, LeaseWatch, LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import ProgressTopic
-from ringfence_client.progress.resume_offset import Log, resume
+from ringfence_client.progress.resume_offset import Log, log_beginning, resume, survived, unrecorded
 from ringfence_client.progress.topic_checks import small
 from ringfence_client.sends.partition_sends import PartitionSends
-from ringfence_client.sends.state_store import StateReader
+from ringfence_client.sends.state_reader import StateReader
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka import clock
-from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
-from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError, require
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.process.failpoints import reach
@@ -60,9 +57,6 @@ class LeaseAcquisition:
 
     def __init__(
         self,
-        kafka: KafkaSettings,
-        app_id: str,
-        cluster: Cluster,
         progress: ProgressTopic,
         letters: DeadLetters,
         options: ConsumerOptions,
@@ -73,16 +67,15 @@ class LeaseAcquisition:
         web: str = "",
     ) -> None:
         """``web``: address of this consumer's web server. The progress record contains it."""
-        self._kafka = kafka
-        self._app_id = app_id
-        self._cluster = cluster
+        self._app_id = progress.app_id
+        self._cluster = progress.cluster
         self._progress = progress
         self._letters = letters
         self._options = options
         self._memory = memory
         self._group_watch = group_watch
         self._states = states
-        self._clients = ProducerClients(kafka)
+        self._clients = ProducerClients(self._cluster.kafka)
         self._watches: dict[bytes, LeaseWatch] = {}
         """Watches by key, kept between openings. Neither a rebalance nor a failure restarts the wait for a silent holder."""
         self._ended: dict[bytes, set[str]] = {}
@@ -108,17 +101,12 @@ class LeaseAcquisition:
     ) -> tuple[Lease, Window, ProgressWriter]:
         """Wait for the lease, fence, read the progress, and prepare a window and a writer. Writes nothing.
 
-        Args:
-            topic: The accepted topic.
-            partition: Its number.
-            confirm: Asks the broker whether this consumer still has the partition. Before the fence, it keeps a consumer that slept past
-                its session from fencing its successor. After the fence, it keeps a consumer from working on a partition that it lost
-                meanwhile.
-            waiting: Called with a description of the holder that the consumer waits for.
+        ``confirm`` asks the broker whether this consumer still has the partition. Before the fence, it keeps a consumer that slept past its
+        session from fencing its successor. After the fence, it keeps a consumer from working on a partition that it lost meanwhile. ``waiting``
+        is called with a description of the holder that the consumer waits for.
 
         Raises:
             NotOwnerError: The partition is not assigned to this consumer.
-            KafkaError: The cluster does not answer.
             ProgressFormatError: The progress record cannot be read.
         """
         holder = f"{self._options.name}/{uuid.uuid4().hex[:8]}"
@@ -131,13 +119,10 @@ class LeaseAcquisition:
         token = 1 + (predecessor.token if predecessor is not None else 0)
         lease = dataclasses.replace(lease, token=token, topic_id=log_now.topic_id)
 
-        async def take_back(draining: Callable[[], bool]) -> tuple[TransactionalProducer, Progress | None]:
-            return await self._take_back(lease, predecessor, confirm, draining)
-
         progress = found.progress
         if predecessor is not None and predecessor.holder in self._ended.get(lease.key, ()):
-            progress = unrecorded_attempts.survived(progress, self._unrecorded.get(lease.key, {}))
-        self._unrecorded[lease.key] = unrecorded_attempts.find(progress)
+            progress = survived(progress, self._unrecorded.get(lease.key, {}))
+        self._unrecorded[lease.key] = unrecorded(progress)
         window = Window(
             progress,
             memory=self._memory,
@@ -149,16 +134,13 @@ class LeaseAcquisition:
         # An operator who sets the offsets computes the states again.
         states = "" if predecessor is None or found.moved or found.recreated else predecessor.states
 
-        def destination() -> tuple[str, int]:
-            return self._progress.name, self._progress.home(lease.key)
-
         writer = ProgressWriter(
             lease,
             window,
             producer,
-            destination,
+            lambda: (self._progress.name, self._progress.home(lease.key)),
             self._letters,
-            take_back,
+            partial(self._take_back, lease, predecessor, confirm),
             self._explain,
             PartitionSends(self._states, states),
             options=self._options,
@@ -169,7 +151,6 @@ class LeaseAcquisition:
     async def _taken(
         self, lease: Lease, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
     ) -> tuple[TransactionalProducer, Progress | None]:
-        """Wait until the lease is free, then fence and read the lease again."""
         watch = self._watches.setdefault(
             lease.key, LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
         )
@@ -243,7 +224,7 @@ class LeaseAcquisition:
             await _confirmed(lease, confirm)
             await reach("before-fence", _lane(lease))
             producer = TransactionalProducer(
-                self._kafka,
+                self._cluster.kafka,
                 wire_names.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition),
                 _lane(lease),
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -14,7 +14,6 @@ from ringfence_client.window.memory_budget import size
 from ringfence_client.window.window import End
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.aiokafka_patches import internals
-from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import named
 from ringfence_kafka.readers import consumers
 
@@ -30,81 +29,88 @@ STOP_LIMIT_S: Final = 5.0
 SILENT_S: Final = 1.0
 """Seconds for which a partition without an answer is skipped. The single connection waits for it exclusively."""
 GONE: Final = object()
-"""Marks a record that the log has lost."""
 
 
 class ParkedReader:
     """One connection for all partitions of a consumer, opened when it is first needed."""
 
-    def __init__(self, kafka: KafkaSettings, cluster: Cluster, counts: Counter[str]) -> None:
+    def __init__(self, cluster: Cluster, counts: Counter[str]) -> None:
         """Prepare a reader. Missing records are counted in ``counts`` (``gap_records``)."""
-        self._kafka = kafka
         self._cluster = cluster
         self._counts = counts
         self._consumer: AIOKafkaConsumer | None = None
         self._lock = asyncio.Lock()
         self._ahead: set[HeldPartition] = set()
-        """Partitions that are being read ahead."""
         self._redriving: set[HeldPartition] = set()
-        """Partitions whose redriven messages are being read."""
         self._running: set[asyncio.Task[None]] = set()
         self._silent: dict[TopicPartition, float] = {}
         """End of the skip by silent partition (event loop's time, in seconds)."""
 
     def read_ahead(self, held: HeldPartition) -> None:
         """Read ahead in the background if a group has few kept records left."""
-        if held in self._ahead or held.draining or held.window.cache.wanted() is None:
-            return
-        if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
-            return
-        self._ahead.add(held)
-        task = asyncio.create_task(self._read_ahead(held))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        if self._may_begin(self._ahead, held) and held.window.cache.wanted() is not None:
+            self._begin(self._ahead, held, self._read_ahead(held))
 
     def read_redriven(self, held: HeldPartition, wake: Callable[[], None]) -> None:
         """Fetch the records of redriven messages in the background."""
-        if held in self._redriving or held.draining or not held.window.redrives.missing():
-            return
-        if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
-            return
-        self._redriving.add(held)
-        task = asyncio.create_task(self._read_redriven(held, wake))
+        if self._may_begin(self._redriving, held) and held.window.redrives.missing():
+            self._begin(self._redriving, held, self._read_redriven(held, wake))
+
+    def _may_begin(self, busy: set[HeldPartition], held: HeldPartition) -> bool:
+        return not (held in busy or held.draining or self._is_silent(_place(held)))
+
+    def _begin(
+        self, busy: set[HeldPartition], held: HeldPartition, reading: Coroutine[Any, Any, None]
+    ) -> None:
+        async def read() -> None:
+            try:
+                await reading
+            except (KafkaError, OSError) as error:
+                if busy is self._redriving:  # otherwise the handler that needs the record reports the error
+                    log.warning("%s: redriven messages cannot be read now: %s", held, named(error))
+                await self._disconnect()
+                await asyncio.sleep(RETRY_S)
+            finally:
+                busy.discard(held)
+
+        busy.add(held)
+        task = asyncio.create_task(read())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def _read_redriven(self, held: HeldPartition, wake: Callable[[], None]) -> None:
-        window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
-        try:
-            for offset in window.redrives.missing():
-                async with self._lock:
-                    if held.draining or window.closed or self._is_silent(tp):
-                        return
-                    found = await self._stretch(tp, offset, 0)
-                    if found is None and await self._same(held):
-                        log.error(
-                            "GAP: %s/%d is gone: it was redriven, and retention or compaction deleted it; "
-                            "its dead letter has the content", held, offset,
-                        )  # fmt: skip
-                        window.finish(offset, End.GONE)
-                        self._counts["gap_records"] += 1
-                        held.writer.count_changes()
-                    if sum(map(window.add_redriven, found or ())):
-                        wake()
-        except (KafkaError, OSError) as error:
-            log.warning("%s: redriven messages cannot be read now: %s", held, named(error))
-            await self._disconnect()
-            await asyncio.sleep(RETRY_S)
-        finally:
-            self._redriving.discard(held)
+        window, tp = held.window, _place(held)
+        for offset in window.redrives.missing():
+            async with self._lock:
+                if held.draining or window.closed or self._is_silent(tp):
+                    return
+                found = await self._stretch(tp, offset, 0)
+                if found is None and await self._same(held):
+                    log.error(
+                        "GAP: %s/%d is gone: it was redriven, and retention or compaction deleted it; "
+                        "its dead letter has the content", held, offset,
+                    )  # fmt: skip
+                    window.finish(offset, End.GONE)
+                    self._counts["gap_records"] += 1
+                    held.writer.count_changes()
+                if sum(map(window.add_redriven, found or ())):
+                    wake()
+
+    async def _read_ahead(self, held: HeldPartition) -> None:
+        window, tp = held.window, _place(held)
+        while True:
+            async with self._lock:
+                offset = window.cache.wanted()
+                if offset is None or held.draining or self._is_silent(tp):
+                    return
+                if (found := await self._stretch(tp, offset, window.cache.room)) is None:
+                    window.cache.gone(offset)
+                else:
+                    self._add_to_window(held, found, always=False)
 
     async def read_parked(self, held: HeldPartition, offset: int) -> Any | None:
-        """Return the record at this offset and keep the following ones; :data:`GONE`; None = the partition hands out no more now.
-
-        Raises:
-            KafkaError: The record cannot be read now.
-        """
-        window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
+        """Return the record at this offset and keep the following ones; :data:`GONE`; None = the partition hands out no more now."""
+        window, tp = held.window, _place(held)
         while (record := window.cache.record(offset)) is None and not held.draining:
             async with self._lock:
                 if window.cache.record(offset) is not None:
@@ -113,7 +119,7 @@ class ParkedReader:
                     return None
                 try:
                     # Messages behind a waiting one were handled long ago.
-                    room = 0 if window.cache.is_evicted(offset) else window.cache.room
+                    room = 0 if offset in window.cache.evicted else window.cache.room
                     found = await self._stretch(tp, offset, room)
                 except Exception:
                     await self._disconnect()  # a consumer whose fetch failed repeats the error for ever
@@ -149,28 +155,6 @@ class ParkedReader:
             )  # fmt: skip
             held.fail()
 
-    async def _read_ahead(self, held: HeldPartition) -> None:
-        window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
-        try:
-            while True:
-                async with self._lock:
-                    offset = window.cache.wanted()
-                    if offset is None or held.draining:
-                        return
-                    if self._is_silent(tp):
-                        return
-                    if (found := await self._stretch(tp, offset, window.cache.room)) is None:
-                        window.cache.gone(offset)
-                    else:
-                        self._add_to_window(held, found, always=False)
-        except (KafkaError, OSError) as error:
-            # The handler that needs the record reports the error.
-            log.debug("%s: nothing is read ahead: %r", held, error)
-            await self._disconnect()
-            await asyncio.sleep(RETRY_S)
-        finally:
-            self._ahead.discard(held)
-
     async def stop(self) -> None:
         """Cancel all readings, and disconnect."""
         for task in self._running:
@@ -184,22 +168,13 @@ class ParkedReader:
         if consumer is not None:
             await internals.end(consumer, STOP_LIMIT_S)
 
-    async def _is_there(self, tp: TopicPartition, offset: int) -> bool:
-        """Return whether the log of the partition's leader contains this offset."""
-        first, end = await asyncio.gather(
-            self._cluster.offsets.log_start(tp.topic, tp.partition),
-            self._cluster.offsets.high_watermark(tp.topic, tp.partition),
-        )
-        return first <= offset < end
-
     async def _stretch(self, tp: TopicPartition, offset: int, room: int) -> list[Any] | None:
         """Return committed records from this offset on: one, or as many as have room.
 
-        Returns:
-            Empty = no record came in time; None = the record at this offset is deleted.
+        Empty = no record came in time; None = the record at this offset is deleted.
         """
         if self._consumer is None:
-            self._consumer = await consumers.connected(self._kafka, fetch_max_wait_ms=POLL_MS)
+            self._consumer = await consumers.connected(self._cluster.kafka, fetch_max_wait_ms=POLL_MS)
         consumer = self._consumer
         if tp not in consumer.assignment():
             known = consumer.assignment() | {tp}
@@ -221,7 +196,8 @@ class ParkedReader:
                 await asyncio.sleep(0)
         except OffsetOutOfRangeError:
             # A nearest replica that has fallen behind also reports this error. The next fetch goes to the leader.
-            if not await self._is_there(tp, offset):
+            offsets = self._cluster.offsets
+            if not await offsets.log_start(*tp) <= offset < await offsets.high_watermark(*tp):
                 return None
         finally:
             # A partition that is not paused would fetch at once, and the next reading would wait for that fetch.
@@ -231,3 +207,7 @@ class ParkedReader:
         if not records:
             self._silent[tp] = asyncio.get_running_loop().time() + SILENT_S
         return None if records and records[0].offset > offset else records
+
+
+def _place(held: HeldPartition) -> TopicPartition:
+    return TopicPartition(held.lease.topic, held.partition)

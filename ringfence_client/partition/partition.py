@@ -8,7 +8,7 @@ from ringfence_client.handlers.effects import Effects
 from ringfence_client.handlers.message import Fence
 from ringfence_client.partition.progress_writer import ProgressWriter
 from ringfence_client.progress.lease import Lease
-from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.sends.outbox import OutgoingRecord
 from ringfence_client.sends.partition_sends import PartitionSends
 from ringfence_client.window.window import End, Window
 
@@ -30,7 +30,6 @@ class HeldPartition:
         self.window = window
         self.writer = writer
         self.groups: set[bytes] = set()
-        """Groups of which a handler received a message."""
         self._fresh: set[bytes] = set()
         """Groups in ``groups`` without an acknowledged message."""
         self.draining = False

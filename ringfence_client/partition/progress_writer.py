@@ -4,15 +4,16 @@ The group's offset is never committed in another way: a plain commit ignores fen
 """
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiokafka import TopicPartition
 
 from ringfence_client.handlers.options import ConsumerOptions
-from ringfence_client.partition.dead_letters import DeadLetter, DeadLetters, Pending, PendingLetters
+from ringfence_client.partition.dead_letters import DeadLetter, DeadLetters, PendingLetters
 from ringfence_client.partition.write_schedule import WriteSchedule
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.lease import Lease, LostError
@@ -39,15 +40,6 @@ CROWDED: Final = 0.8
 """Share of a partition's limit of waiting messages above which the log warns."""
 
 
-class _InDoubt(NamedTuple):
-    """A failed transaction. The record that is read after the next fence shows whether it was committed."""
-
-    beat: int
-    """Counter in its progress record."""
-    waiting: int
-    """Number of the first waiting futures to complete if it was committed."""
-
-
 class ProgressWriter:
     """Writer of one held partition, with its own task."""
 
@@ -65,21 +57,12 @@ class ProgressWriter:
         options: ConsumerOptions,
         parts: Iterable[int] = (),
     ) -> None:
-        """Prepare a writer for a producer that has fenced.
+        """Prepare a writer for a producer that has fenced. ``parts``: numbers of the parts of the last holder's record.
 
-        Args:
-            lease: The lease to write.
-            window: Source of the progress.
-            producer: A producer that has fenced.
-            destination: Returns the present topic and partition of the progress record.
-            dead_letters: Writes the dead letters.
-            take_back: Called after a failure, with a function that returns whether the partition is draining. Returns a producer that has
-                fenced again, and the last committed progress. Raises :class:`LostError` if another consumer holds the partition, and any
-                other error if that is unknown.
-            explain: Returns the reason of a failed write in words; empty = unknown.
-            sends: Records and states of acknowledged messages. They are written with the progress that counts these messages as finished.
-            options: Write interval, number of acknowledgements that advances a write, and time-outs of the lease.
-            parts: Numbers of the parts of the last holder's record.
+        ``destination`` returns the present topic and partition of the progress record. ``take_back`` is called after a failure, with a
+        function that returns whether the partition is draining. It returns a producer that has fenced again, and the last committed
+        progress. It raises :class:`LostError` if another consumer holds the partition, and any other error if that is unknown.
+        ``explain`` returns the reason of a failed write in words.
         """
         self.sends = sends
         self._lease = lease
@@ -113,7 +96,8 @@ class ProgressWriter:
         """The producer must be replaced."""
         self._outlived = False
         """A handler run continues that the consumer failed to stop."""
-        self._in_doubt: _InDoubt | None = None
+        self._in_doubt: tuple[int, int] | None = None
+        """Beat of a failed transaction, and number of the first waiting futures to complete if the next fence shows that it was committed."""
         self._parts = PartLayout(parts)
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
@@ -126,12 +110,7 @@ class ProgressWriter:
         """Start of the present fault by the monotonic clock, in seconds."""
 
     def start(self, lost: Callable[[], None], refused: Callable[[], None] = lambda: None) -> None:
-        """Start writing.
-
-        Args:
-            lost: Called when another consumer holds the partition.
-            refused: Called when a topic refused a send. The writer stops, and the partition must be opened again.
-        """
+        """Start writing. ``lost`` is called if another consumer holds the partition; ``refused``, and the writer stops, if a topic refused a send."""
         self._task = asyncio.create_task(self._run(lost, refused), name=f"progress of {self._lease}")
 
     @property
@@ -214,7 +193,7 @@ class ProgressWriter:
         while True:
             await self._schedule.due(self._window.attempts.running)
             closing = self._closing.is_set()
-            letters: Collection[Pending] = ()
+            letters: Collection[DeadLetter] = ()
             try:
                 if self._broken:
                     await self._start_again()
@@ -251,20 +230,23 @@ class ProgressWriter:
                     self.letters.rest(error)
                 await self._back_off(error, attempt)
 
-    async def _write(self, letters: Collection[Pending]) -> None:
+    async def _write(self, letters: Collection[DeadLetter]) -> None:
         """Write one transaction with everything recorded so far and these dead letters."""
         window, lease, begun, building = self._window, self._lease, clock.now(), time.monotonic()
         self._beat += 1
-        progress = window.progress(
-            lease.holder, lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
-            dead_lettered=frozenset(letter.offset for letter in letters if not letter.letter.parks),
-            blocking=frozenset(letter.offset for letter in letters if letter.letter.parks), outlived=self._outlived,
+        progress = dataclasses.replace(
+            window.progress(
+                dead_lettered=frozenset(letter.offset for letter in letters if not letter.parks),
+                blocking=frozenset(letter.offset for letter in letters if letter.parks),
+                outlived=self._outlived,
+            ),
+            holder=lease.holder, web=lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
             states=self.sends.states.topic_id,
         )  # fmt: skip
         require(
             progress.next >= self._next, lease, "is written up to", progress.next, "and was up to", self._next
         )
-        change = self._parts.change(progress.by_offset())
+        change = self._parts.change(progress)
         records = progress_record.records(lease.key, progress, change)
         size = sum(len(value or b"") for _, value in records)
         filled = record_batches(records, self._producer.builder)
@@ -272,7 +254,7 @@ class ProgressWriter:
         sent = self.sends.take_batches(self._producer.builder)
         built_s = time.monotonic() - building
         if letters:
-            batches += self._dead_letters.outgoing((letter.letter for letter in letters), self._producer)
+            batches += self._dead_letters.outgoing(letters, self._producer)
         batches += sent
         # The futures are taken last: a letter that cannot be built must delay its message.
         waiting, self._waiting = self._waiting, []
@@ -286,7 +268,7 @@ class ProgressWriter:
         except BaseException:
             self._waiting = waiting + self._waiting
             self._schedule.failed(write)
-            self._in_doubt = _InDoubt(progress.beat, len(waiting))
+            self._in_doubt = progress.beat, len(waiting)
             raise
         finally:
             self._writing = None
@@ -314,9 +296,9 @@ class ProgressWriter:
     def _confirm_letters(self) -> None:
         for letter in self.letters.written():
             if letter.parks:
-                self._window.redrives.blocked.add(letter.record.offset)
+                self._window.redrives.blocked.add(letter.offset)
             else:
-                self._window.finish(letter.record.offset, End.DEAD_LETTER)
+                self._window.finish(letter.offset, End.DEAD_LETTER)
 
     async def _back_off(self, error: Exception, attempt: int) -> None:
         if not self.fault:
@@ -343,10 +325,10 @@ class ProgressWriter:
         if (
             doubt is not None
             and progress is not None
-            and (progress.holder, progress.beat) == (lease.holder, doubt.beat)
+            and (progress.holder, progress.beat) == (lease.holder, doubt[0])
         ):
             # It was committed, and only its answer was lost. Its dead letters must not be written again.
-            waiting, self._waiting = self._waiting[: doubt.waiting], self._waiting[doubt.waiting :]
+            waiting, self._waiting = self._waiting[: doubt[1]], self._waiting[doubt[1] :]
             self.sends.commit()
             self._confirm_letters()
             _answer(waiting)

@@ -20,12 +20,7 @@ APPEAR_LIMIT_S: Final = 60.0
 
 
 async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> DeadLetterTopic:
-    """Find the accepted topic; find or create the progress and dead-letter topics; return the latter. Idempotent.
-
-    Raises:
-        MissingTopicError: The accepted topic is missing.
-        TopicError: Another topic cannot be created, or has a wrong configuration.
-    """
+    """Find the accepted topic; find or create the progress and dead-letter topics; return the latter. Idempotent."""
     letters, kept = wire_names.dead_letter_topic(address.name), wire_names.progress_topic(settings.app.id)
     counts = await cluster.topics.partition_counts([address.accepted_topic, letters, kept])
     if address.accepted_topic not in counts:

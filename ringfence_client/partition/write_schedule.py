@@ -24,7 +24,6 @@ class Begun(NamedTuple):
     """A started write."""
 
     changes: int
-    """Number of changes in the write."""
     covered_until: float
     """End of the time that the write covers if it is committed, by :func:`ringfence_kafka.clock.now`."""
 
@@ -34,10 +33,8 @@ class WriteSchedule:
 
     def __init__(self, options: ConsumerOptions, closing: asyncio.Event) -> None:
         """Prepare a schedule. ``closing`` is set before the last write, which does not wait."""
-        self._ack_interval = options.ack_interval
+        self._options = options
         self._ack_count = options.ack_count
-        self._timeout = options.lease_timeout
-        self._idle = options.lease_idle
         self._closing = closing
         self._covered_until = 0.0
         self._ran = False
@@ -83,9 +80,13 @@ class WriteSchedule:
                 if not await set_within(self._wake, left):
                     return
                 continue
-            pause = self._pause if self._changes >= self._ack_count else max(self._ack_interval, self._pause)
+            pause = (
+                self._pause
+                if self._changes >= self._ack_count
+                else max(self._options.ack_interval, self._pause)
+            )
             # A message that starts after an idle record must be recorded before the lease counts as idle.
-            pause = min(pause, REFRESH_S if self._ran else min(REFRESH_S, self._idle / 4))
+            pause = min(pause, REFRESH_S if self._ran else min(REFRESH_S, self._options.lease_idle / 4))
             left = self._written_at + pause - clock.now()
             if left <= 0:
                 return
@@ -93,13 +94,10 @@ class WriteSchedule:
             await set_within(self._wake, left)
 
     def start_write(self, at: float, *, running: bool) -> Begun:
-        """Start a write with all recorded changes.
-
-        Args:
-            at: Start of building its record, by :func:`ringfence_kafka.clock.now`.
-            running: Whether messages run according to the record.
-        """
-        begun = Begun(self._changes, at + (self._timeout if running else self._idle) / 2)
+        """Start a write with all recorded changes. Its record was begun ``at`` this time; ``running``: messages run according to it."""
+        begun = Begun(
+            self._changes, at + (self._options.lease_timeout if running else self._options.lease_idle) / 2
+        )
         self._changes, self._urgent = 0, False
         # From now on this may be the last record, even if its answer is lost.
         self._covered_until = min(self._covered_until, begun.covered_until)
@@ -110,14 +108,7 @@ class WriteSchedule:
         self._changes += begun.changes
 
     def written(self, begun: Begun, *, running: bool, size: int, built_s: float) -> None:
-        """Record that a write is committed.
-
-        Args:
-            begun: The write.
-            running: Whether messages run according to its record.
-            size: Size of the record, in bytes.
-            built_s: Time for building the record, in seconds.
-        """
+        """Record that a write is committed. Its record has ``size`` bytes and took ``built_s`` seconds to build."""
         self._ran = running
         self._covered_until = begun.covered_until
         self._written_at, self._pause = clock.now(), max(size / BYTES_PER_S, built_s / BUILDING_SHARE)

@@ -26,7 +26,6 @@ class Lease:
     """Name of the holder. Each opening has a new one."""
     web: str = ""
     token: int = 0
-    """Fencing token."""
     topic_id: str = ""
     """Kafka's ID of the topic. The offsets mean nothing in another topic of the same name."""
 
@@ -53,11 +52,8 @@ class LeaseWatch:
     def silence_left(self, recorded: Progress | None, begun: float, asked: float) -> float:
         """Return the seconds for which the lease must stay unchanged before it is free; 0 = it is free now.
 
-        Args:
-            recorded: The last record; None = no record.
-            begun: Start of the reading, by :func:`ringfence_kafka.clock.now`.
-            asked: Time at which the end of the reading was known, by the same clock. The reading may take much longer: an open transaction
-                of a dead holder delays it until Kafka aborts that transaction.
+        The reading of ``recorded`` began at ``begun``, and its end was known at ``asked``. It may take much longer: an open transaction of a dead
+        holder delays it until Kafka aborts that transaction.
         """
         if recorded is None or recorded.released:
             return 0.0

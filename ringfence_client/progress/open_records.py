@@ -9,15 +9,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
-from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.progress_record import Progress, ProgressFormatError, encode_key
+from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_client.progress.watermark import Watermark
+from ringfence_kafka import clock
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.page.formats import age
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogReader, LogStalledError
@@ -28,10 +31,12 @@ RECORDS_MAX: Final = 20_000
 LOOK_LIMIT_S: Final = 3.0
 """Time limit of the reading in one look, in seconds. The next look continues there."""
 ASK_LIMIT_S: Final = 5.0
+EVERY_S: Final = 30.0
+"""Interval of looks at the same topics, in seconds. With open records, a look reads the progress topic."""
+REFRESH_LIMIT_S: Final = 20.0
 REASON_MAX: Final = 200
 
 Place = tuple[str, int]
-"""Topic and partition."""
 Settled = Callable[[str, int], Awaitable[Progress | None]]
 """Returns the settled records of a partition; None = no record is settled."""
 
@@ -62,7 +67,6 @@ class Found(NamedTuple):
     records: Mapping[tuple[str, str], OpenRecords]
     """Open records by topic and consumer group. The group of a quarantine is empty."""
     faults: Mapping[str, str]
-    """Reasons by topic that cannot be read."""
 
 
 class _Record(NamedTuple):
@@ -71,14 +75,14 @@ class _Record(NamedTuple):
     reason: str
 
 
+@dataclass(eq=False, slots=True)
 class _Partition:
     """Open records of one partition up to the read position."""
 
-    def __init__(self, topic_id: str) -> None:
-        self.topic_id = topic_id
-        self.position = 0
-        self.end = 0
-        self.records: dict[int, _Record] = {}
+    topic_id: str
+    position: int = 0
+    end: int = 0
+    records: dict[int, _Record] = field(default_factory=dict)
 
     def settle(self, start: int, end: int, progress: Progress | None) -> Watermark:
         """Remove settled records, and those that retention deleted. Return the settled offsets."""
@@ -107,22 +111,14 @@ class OpenRecordCounts:
     def __init__(
         self, kafka: KafkaSettings, records_max: int = RECORDS_MAX, bridge_app: str | None = None
     ) -> None:
-        """Create a reader that has read nothing yet. ``records_max``: as :data:`RECORDS_MAX`.
-
-        ``bridge_app``: the topics are quarantines of bridges, and only the records of this application's bridges count.
-        """
+        """``bridge_app``: the topics are quarantines of bridges, and only the records of this application's bridges count."""
         self._kafka = kafka
         self._bridge_app = None if bridge_app is None else bridge_app.encode()
         self._records_max = records_max
         self._partitions: dict[Place, _Partition] = {}
-        """Partitions of topics that exist."""
 
     async def refresh(self, cluster: Cluster, topics: Collection[str], settled: Settled) -> Found:
-        """Read new records, and return the present open records of topics. A missing topic has no records.
-
-        Raises:
-            KafkaError: The cluster does not answer.
-        """
+        """Read new records, and return the present open records of topics. A missing topic has no records."""
         faults = await self._find(cluster, topics)
         starts, ends = await asyncio.gather(
             cluster.offsets.known_starts(self._partitions, ASK_LIMIT_S),
@@ -155,7 +151,6 @@ class OpenRecordCounts:
         return Found(found, faults)
 
     def _partial(self) -> set[str]:
-        """Return the topics that were not read to their ends."""
         return {topic for (topic, _), part in self._partitions.items() if part.position < part.end}
 
     async def _find(self, cluster: Cluster, topics: Collection[str]) -> dict[str, str]:
@@ -243,3 +238,66 @@ def _parsed(record: Any, topic: str) -> _Record:
     if not topic.endswith(wire_names.dead_letter_topic("")):
         group = ""
     return _Record(record.timestamp, sys.intern(group), sys.intern(reason[:REASON_MAX]))
+
+
+class OpenRecordWatch:
+    """Open records of several topics, as of the last look."""
+
+    def __init__(self, app_id: str, cluster: Cluster) -> None:
+        self._app_id = app_id
+        self._cluster = cluster
+        self._counts = OpenRecordCounts(cluster.kafka)
+        self._found: Mapping[tuple[str, str], OpenRecords] = {}
+        self._known: frozenset[str] = frozenset()
+        self._asked: tuple[frozenset[str], float] = frozenset(), float("-inf")
+
+    def open_records(self, topic: str, consumer_group: str = "") -> OpenRecords | None:
+        """Return the open records of a topic and a consumer group; None = none, or unknown."""
+        return self._found.get((topic, consumer_group))
+
+    def knows(self, topic: str) -> bool:
+        """Return whether the last look was able to read a topic."""
+        return topic in self._known
+
+    async def refresh(self, topics: Collection[str]) -> None:
+        """Count the records again if the topics differ or the last count is old. After a failed count, nothing is known until the next one."""
+        wanted, now = frozenset(topics), clock.now()
+        if self._asked[0] == wanted and now - self._asked[1] < EVERY_S:
+            return
+        self._asked = wanted, now
+        found: Mapping[tuple[str, str], OpenRecords] = {}
+        known: frozenset[str] = frozenset()
+        with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, ProgressFormatError):
+            async with asyncio.timeout(REFRESH_LIMIT_S):
+                found, faults = (
+                    await read_open_records(self._cluster, self._app_id, self._counts, topics)
+                    if topics
+                    else ({}, {})
+                )
+                known = wanted - faults.keys()
+        self._found, self._known = found, known
+
+
+async def read_open_records(
+    cluster: Cluster, app_id: str, counts: OpenRecordCounts, topics: Collection[str]
+) -> Found:
+    """Count the open records once. Reads the settled records from the cluster's progress topic."""
+    progress: ProgressTopic | None = None
+    group = wire_names.repair_group(app_id)
+
+    async def settled(topic: str, partition: int) -> Progress | None:
+        nonlocal progress
+        if progress is None:
+            started = ProgressTopic(cluster, app_id)
+            try:
+                await started.start()
+            except UnknownTopicOrPartitionError:
+                return None  # nothing was ever settled
+            progress = started
+        return await progress.latest(encode_key(group, topic, partition))
+
+    try:
+        return await counts.refresh(cluster, topics, settled)
+    finally:
+        if progress is not None:
+            await progress.stop()

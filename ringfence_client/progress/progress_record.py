@@ -10,7 +10,7 @@ import binascii
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 from ringfence_client.handlers.retries import Failures
@@ -28,6 +28,10 @@ DRAINING: Final = "draining"
 RELEASED: Final = "released"
 """All runs have ended. The next consumer that is assigned the partition takes it."""
 _STATES: Final = frozenset({HELD, DRAINING, RELEASED})
+_FIELDS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("next", "reserved"), int), **dict.fromkeys(("holder", "web", "state"), str),
+    **dict.fromkeys(("token", "delivered", "running", "beat"), int), "topic_id": str,
+}  # fmt: skip
 
 
 class ProgressFormatError(ValueError):
@@ -39,13 +43,11 @@ class MissingPartsError(ProgressFormatError):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(ByOffset):
     """Facts for a successor.
 
     Attributes:
         next: Every lower offset is finished. It is also the consumer group's committed offset.
-        finished: Finished offsets above ``next``: half-open ranges in ascending order.
-        attempts: Number of attempts at each started, unfinished message, by offset.
         reserved: Handlers received only lower offsets.
         holder: The holder that wrote the record. Each opening of a partition has a new name.
         web: Address of the holder's web server; empty = the holder has no server.
@@ -56,18 +58,13 @@ class Progress:
         delivered: Every message that a handler ever received has a lower offset.
         running: Number of messages that handlers have now, or receive again before others of their groups.
         beat: Counter of the holder's records. It makes a record differ from the previous one even if nothing else changed.
-        failures: Failed attempts and the time of the first one, by offset. An attempt without a recorded failure ended with its process.
         topic_id: Kafka's ID of the topic that the offsets belong to; empty = unknown.
-        again: Finished offsets to process again, because their dead letters were redriven.
-        blocked: Unfinished offsets whose dead letters are written. Their groups wait until they are redriven.
-        redriven: Number of redrives by offset, for the last redriven offsets.
         parts: Numbers of the record's parts.
         states: Kafka's ID of the topic with the states of the groups; empty = no state was kept, or unknown.
     """
 
     next: int
-    finished: Sequence[tuple[int, int]] = ()
-    attempts: Mapping[int, int] = field(default_factory=dict)
+    _: KW_ONLY
     reserved: int = 0
     holder: str = ""
     web: str = ""
@@ -77,24 +74,9 @@ class Progress:
     delivered: int = 0
     running: int = 0
     beat: int = 0
-    failures: Mapping[int, Failures] = field(default_factory=dict)
     topic_id: str = ""
-    again: Sequence[int] = ()
-    blocked: Sequence[int] = ()
-    redriven: Mapping[int, int] = field(default_factory=dict)
     parts: Sequence[int] = field(default=(), compare=False)
     states: str = ""
-
-    def by_offset(self) -> ByOffset:
-        """Return the facts by offset. Only these grow."""
-        return ByOffset(
-            finished=self.finished,
-            attempts=self.attempts,
-            failures=self.failures,
-            again=self.again,
-            blocked=self.blocked,
-            redriven=self.redriven,
-        )
 
     @property
     def released(self) -> bool:
@@ -118,23 +100,11 @@ def decode_key(key: bytes) -> tuple[str, str, int]:
 
 
 def encode(progress: Progress, checksums: Mapping[str, int] | None = None) -> bytes:
-    """Return the record's value.
-
-    ``checksums``: checksums of the parts that contain the facts by offset; None = the record itself contains them.
-    """
+    """Return the record's value. ``checksums``: those of the parts with the facts by offset; None = the record itself contains them."""
     document: dict[str, Any] = {
         "format": FORMAT if checksums is None else FORMAT_WITH_PARTS,
-        "next": progress.next,
-        "reserved": progress.reserved,
-        "holder": progress.holder,
-        "web": progress.web,
-        "state": progress.state,
-        "token": progress.token,
-        "delivered": progress.delivered,
-        "running": progress.running,
-        "beat": progress.beat,
+        **{name: getattr(progress, name) for name in _FIELDS},
         "purged": {group.hex(): run for group, run in progress.purged.items()},
-        "topic_id": progress.topic_id,
     }
     if progress.states:
         document["states"] = progress.states
@@ -152,7 +122,6 @@ def records(key: bytes, progress: Progress, change: Change) -> list[tuple[bytes,
 
 
 def _encoded(progress: Progress) -> dict[str, Any]:
-    """Return the facts by offset for a record without parts."""
     document: dict[str, Any] = {
         "finished": base64.b64encode(offset_ranges.encode(progress.next, progress.finished)).decode(),
         "attempts": {str(offset): count for offset, count in progress.attempts.items()},
@@ -170,12 +139,7 @@ def _encoded(progress: Progress) -> dict[str, Any]:
 def decode(
     value: bytes, find: Callable[[int], bytes | None] | None = None, *, partial: bool = False
 ) -> Progress:
-    """Read a value that :func:`encode` wrote.
-
-    Args:
-        value: The record's value.
-        find: Returns the last value of a part by its number; None = the caller has no parts.
-        partial: Ignore missing parts. Their messages count as unfinished.
+    """Read a value that :func:`encode` wrote. ``find`` returns a part's last value; ``partial``: messages of missing parts are unfinished.
 
     Raises:
         MissingPartsError: Parts are missing, or belong to another write.
@@ -217,10 +181,10 @@ def part_keys(key: bytes, value: bytes) -> list[bytes]:
 def _progress(
     document: dict[str, Any], find: Callable[[int], bytes | None]
 ) -> tuple[Progress, Sequence[int]]:
-    """Return a record's content, and the numbers of missing parts."""
-    following, state = int(document["next"]), str(document["state"])
-    if state not in _STATES:
-        raise ValueError(f"unknown state {state}")
+    facts: dict[str, Any] = {name: kind(document[name]) for name, kind in _FIELDS.items()}
+    if facts["state"] not in _STATES:
+        raise ValueError(f"unknown state {facts['state']}")
+    following = facts["next"]
     missing: Sequence[int] = ()
     parts: Sequence[int] = ()
     if document["format"] == FORMAT_WITH_PARTS:
@@ -229,31 +193,18 @@ def _progress(
     else:
         by_offset = _by_offset(following, document)
     progress = Progress(
-        following,
-        by_offset.finished,
-        by_offset.attempts,
-        int(document["reserved"]),
-        str(document["holder"]),
-        str(document["web"]),
-        {bytes.fromhex(group): (int(begin), int(end)) for group, (begin, end) in document["purged"].items()},
-        state,
-        int(document["token"]),
-        int(document["delivered"]),
-        int(document["running"]),
-        int(document["beat"]),
-        by_offset.failures,
-        str(document["topic_id"]),
-        tuple(by_offset.again),
-        tuple(by_offset.blocked),
-        by_offset.redriven,
-        parts,
-        str(document.get("states", "")),
+        **facts,
+        **{name: getattr(by_offset, name) for name in ByOffset.__slots__},
+        purged={
+            bytes.fromhex(group): (int(begin), int(end)) for group, (begin, end) in document["purged"].items()
+        },
+        parts=parts,
+        states=str(document.get("states", "")),
     )
     return progress, missing
 
 
 def _by_offset(following: int, document: dict[str, Any]) -> ByOffset:
-    """Decode the facts by offset of a record without parts."""
     return ByOffset(
         finished=offset_ranges.decode(following, base64.b64decode(document["finished"], validate=True)),
         attempts={int(offset): int(count) for offset, count in document["attempts"].items()},

@@ -24,7 +24,6 @@ from ringfence_kafka.readers.log_reader import LogReader
 log: Final = logging.getLogger("ringfence.consumer")
 
 PARTITIONS: Final = 8
-"""Number of partitions of a topic that Ringfence creates."""
 TRIES: Final = 5
 """Readings of a record whose parts differ from their checksums. After the last one, these parts count as deleted."""
 AGAIN_S: Final = 0.1
@@ -45,22 +44,25 @@ class ProgressTopic:
     no records. A growing number of partitions changes hashes, and moves no records.
     """
 
-    def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, app_id: str) -> None:
         self.name = wire_names.progress_topic(app_id)
-        self._kafka = kafka
-        self._cluster = cluster
+        self.app_id = app_id
+        self.cluster = cluster
         self._identity: TopicIdentity
         self._homes: dict[bytes, int] = {}
-        """Partition of each key's records."""
         self._decoded: dict[bytes, tuple[bytes, Progress]] = {}
         """Last large record that was read, decoded, by key. A waiting consumer looks at it ten times a second."""
         self._latest: CompactedTopic
 
     async def start(self) -> None:
         """Look up the topic's ID and number of partitions."""
-        self._identity = await self._cluster.topics.identity(self.name)
+        self._identity = await self.cluster.topics.identity(self.name)
         self._latest = CompactedTopic(
-            self._kafka, self._cluster, self.name, self._identity.partitions, beside=progress_record.part_keys
+            self.cluster.kafka,
+            self.cluster,
+            self.name,
+            self._identity.partitions,
+            beside=progress_record.part_keys,
         )
 
     async def stop(self) -> None:
@@ -83,13 +85,7 @@ class ProgressTopic:
         return self._homes[key]
 
     async def latest(self, key: bytes) -> Progress | None:
-        """Return the last record of this key that was committed before the call; None = no record. Reads only new records.
-
-        Raises:
-            ProgressFormatError: The record cannot be read.
-            LogStalledError: A transaction stays open for too long.
-            KafkaError: The cluster does not answer.
-        """
+        """Return the last record of this key that was committed before the call; None = no record. Reads only new records."""
         progress, _ = await self.latest_with_time(key)
         return progress
 
@@ -139,7 +135,7 @@ class ProgressTopic:
 
     async def _elsewhere(self, key: bytes, home: int, look: LatestValue) -> tuple[int, LatestValue]:
         """Return the partition in which a key has records, whatever its present hash, and the last one."""
-        partitions = (await self._cluster.topics.identity(self.name)).partitions
+        partitions = (await self.cluster.topics.identity(self.name)).partitions
         self._latest.resize(partitions)
         others = [index for index in range(partitions) if index != home]
         answers = await asyncio.gather(*(self._latest.read_separately(other, key) for other in others))

@@ -30,13 +30,22 @@ PARTS_MIN: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByOffset:
-    """Facts by offset of a :class:`ringfence_client.progress.progress_record.Progress`."""
+    """Facts by offset of a :class:`ringfence_client.progress.progress_record.Progress`. Only these grow.
+
+    Attributes:
+        finished: Finished offsets above the floor: half-open ranges in ascending order.
+        attempts: Number of attempts at each started, unfinished message, by offset.
+        failures: Failed attempts and the time of the first one, by offset. An attempt without a recorded failure ended with its process.
+        again: Finished offsets to process again, because their dead letters were redriven.
+        blocked: Unfinished offsets whose dead letters are written. Their groups wait until they are redriven.
+        redriven: Number of redrives by offset, for the last redriven offsets.
+    """
 
     finished: Sequence[Run] = ()
     attempts: Mapping[int, int] = field(default_factory=dict)
     failures: Mapping[int, Failures] = field(default_factory=dict)
-    again: Collection[int] = ()
-    blocked: Collection[int] = ()
+    again: Sequence[int] = ()
+    blocked: Sequence[int] = ()
     redriven: Mapping[int, int] = field(default_factory=dict)
 
     def entries(self) -> int:
@@ -53,20 +62,17 @@ class Change(NamedTuple):
     parts: list[tuple[int, bytes | None]]
 
 
+@dataclass(eq=False, slots=True)
 class _Part:
     """A part as it was encoded last. It ends where the next one begins."""
 
-    __slots__ = ("begin", "checksum", "entries", "finished", "noted", "number")
-
-    def __init__(self, number: int, begin: int, noted: set[int]) -> None:
-        self.number = number
-        self.begin = begin
-        self.noted = noted
-        """Offsets that the part names."""
-        self.finished: Sequence[Run] = ()
-        self.checksum: int | None = None
-        """None = the part must be written."""
-        self.entries = 0
+    number: int
+    begin: int
+    noted: set[int]
+    finished: Sequence[Run] = ()
+    checksum: int | None = None
+    """None = the part must be written."""
+    entries: int = 0
 
 
 class PartLayout:
@@ -82,7 +88,6 @@ class PartLayout:
         """Numbers of parts that may be in the topic."""
         self._parts: list[_Part] = []
         self._known = ByOffset()
-        """Content of the parts."""
 
     def change(self, now: ByOffset) -> Change:
         """Return the records to write so that the topic contains ``now``."""
@@ -92,7 +97,8 @@ class PartLayout:
             return Change(None, [(number, None) for number in sorted(self._there)])
         self._note(now)
         self._divide(now)
-        if len(self._parts) > PARTS_MIN and self._is_sparse():
+        entries = sum(part.entries for part in self._parts)
+        if len(self._parts) > PARTS_MIN and SPARSE * entries < PART_MAX * len(self._parts):
             self._parts = []
             self._note(now)
             self._divide(now)
@@ -126,17 +132,11 @@ class PartLayout:
             changed = _named(now)
             self._parts = [_Part(0, 0, set())]
         begins = [part.begin for part in self._parts]
-        redriven, blocked, again = now.redriven, frozenset(now.blocked), frozenset(now.again)
+        named = now.attempts, now.failures, now.redriven, frozenset(now.blocked), frozenset(now.again)
         for offset in changed:
             part = self._parts[bisect_right(begins, offset) - 1]
             part.checksum = None
-            if (
-                offset in now.attempts
-                or offset in now.failures
-                or offset in blocked
-                or offset in again
-                or offset in redriven
-            ):
+            if any(offset in offsets for offsets in named):
                 part.noted.add(offset)
             else:
                 part.noted.discard(offset)
@@ -167,9 +167,6 @@ class PartLayout:
     def _ends(self) -> list[float]:
         return [*(part.begin for part in self._parts[1:]), math.inf]
 
-    def _is_sparse(self) -> bool:
-        return SPARSE * sum(part.entries for part in self._parts) < PART_MAX * len(self._parts)
-
 
 def key_of(head_key: bytes, number: int) -> bytes:
     """Return the key of a part: the head's key with the part's number at the end."""
@@ -188,15 +185,9 @@ def is_key(key: bytes) -> bool:
 def join(
     floor: int, checksums: Mapping[str, int], find: Callable[[int], bytes | None]
 ) -> tuple[ByOffset, list[int]]:
-    """Return the facts by offset, and the numbers of missing or foreign parts, whose facts are left out.
+    """Return the facts by offset, and the numbers of missing or foreign parts, whose facts are left out. ``find`` returns a part's last value.
 
-    Args:
-        floor: The record's ``next``. Every lower offset is finished.
-        checksums: Checksums in the head, by part number.
-        find: Returns the last value of a part.
-
-    Raises:
-        ValueError: A part is damaged; or KeyError, TypeError.
+    Every offset below ``floor`` is finished. A damaged part raises ValueError, KeyError or TypeError.
     """
     wrong: list[int] = []
     documents: list[dict[str, Any]] = []
@@ -297,7 +288,6 @@ def _named(now: ByOffset) -> set[int]:
 
 
 def _free(taken: set[int]) -> int:
-    """Take the lowest unused number."""
     number = next(index for index in range(len(taken) + 1) if index not in taken)
     taken.add(number)
     return number

@@ -1,10 +1,16 @@
-"""Offset at which reading continues, from the progress record and the present state of the cluster. Pure."""
+"""Offset at which reading continues, from the progress record and the present state of the cluster, and log lines about it."""
 
 import dataclasses
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.lease import Lease
+from ringfence_client.progress.progress_record import RELEASED, Progress
 from ringfence_client.progress.watermark import Watermark
+
+log: Final = logging.getLogger("ringfence.consumer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,13 +18,11 @@ class Log:
     """Present state of a partition. Read the topic's ID first: an ID newer than the offsets would skip messages."""
 
     topic_id: str
-    """Kafka's ID of the topic."""
     committed: int | None
     """The consumer group's trusted offset; None = no such offset. Kafka deletes it together with the topic."""
     start: int
     """Offset of the oldest record that retention left."""
     end: int
-    """Offset of the next record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +98,75 @@ def _from(progress: Progress, start: int) -> Progress:
         again=tuple(number for number in progress.again if number >= start),
         blocked=tuple(number for number in progress.blocked if number >= start),
     )
+
+
+def unrecorded(progress: Progress) -> dict[int, int]:
+    """Return the number of attempts without a recorded outcome, by offset: their process died, or failed to write the outcome."""
+    failures = progress.failures
+    found = {
+        offset: count - (failures[offset].attempts if offset in failures else 0)
+        for offset, count in progress.attempts.items()
+    }
+    return {offset: count for offset, count in found.items() if count > 0}
+
+
+def survived(progress: Progress, before: Mapping[int, int]) -> Progress:
+    """Return the progress of a holder whose process survived: attempts of its time ended, although no outcome was written.
+
+    ``before``: attempts without an outcome from before its time, by offset.
+    """
+    counts = dict(progress.attempts)
+    for offset, found in unrecorded(progress).items():
+        counts[offset] -= found - min(found, before.get(offset, 0))
+    attempts = {offset: count for offset, count in counts.items() if count > 0}
+    return dataclasses.replace(progress, attempts=attempts, state=RELEASED)
+
+
+def log_beginning(lease: Lease, recorded: Progress | None, log_now: Log, found: Resumption) -> None:
+    """Log the offset at which an acquired partition begins, if the last holder ended elsewhere."""
+    before = log_now.committed if recorded is None else recorded.next
+    wanted = log_now.committed if found.moved else before
+    if found.recreated:
+        log.warning(
+            "%s: %s was deleted and created again: beginning at %s, %d; the progress of %s in the old "
+            "topic is discarded",
+            lease, lease.topic, "the offset that was set" if found.moved else "its start", found.progress.next, lease.group,
+        )  # fmt: skip
+    elif found.moved:
+        log.warning(
+            "%s: the offset of %s was moved from %d to %d: beginning there, and finished messages above it "
+            "are handled again",
+            lease, lease.group, before, log_now.committed,
+        )  # fmt: skip
+    if found.beyond:
+        log.warning(
+            "%s: somebody set the offset of %s to %s, but the log ends at %d: the offset is not followed, "
+            "and reading continues at %d. To move it, stop all consumers of the group, and set an offset "
+            "up to the end",
+            lease, lease.group, log_now.committed, log_now.end, found.progress.next,
+        )  # fmt: skip
+    if recorded is None and log_now.committed is None and log_now.start:
+        log.warning(
+            "GAP: %s begins at %d, and %s has neither progress nor an offset there: up to %d messages were "
+            "deleted before it could read them. For a new group this is normal. For another one publish "
+            "them again, after 'ringfence rings clear', and set a longer retention.ms on %s",
+            lease, log_now.start, lease.group, log_now.start, lease.topic,
+        )  # fmt: skip
+    if recorded is None and log_now.committed is not None:
+        log.warning(
+            "%s: %s has an offset there, %d, but no progress record. For a group that is new to Ringfence "
+            "this is normal. Otherwise the record is lost: messages that were finished above the offset are "
+            "handled again, and fencing tokens begin at 1",
+            lease, lease.group, log_now.committed,
+        )  # fmt: skip
+    if found.lost_tail:
+        log.warning(
+            "%s ends at %d, but %s has finished it up to %d: it was recreated, or lost its last records; "
+            "beginning at its start", lease, log_now.end, lease.group, wanted,
+        )  # fmt: skip
+    if found.gap:
+        log.error(
+            "GAP: %s begins at %d, but %s has finished it only up to %d: retention deleted the messages "
+            "between",
+            lease, log_now.start, lease.group, wanted,
+        )  # fmt: skip

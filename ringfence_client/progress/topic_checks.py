@@ -11,7 +11,6 @@ PROGRESS_BYTES_MAX: Final = 1_048_588
 PROGRESS: Final = ("progress", "consumer groups")
 """Role and owner of the progress topic, which all consumers of an app share."""
 LETTERS: Final = "dead letters"
-"""Role of the dead-letter topic of an address."""
 
 
 def progress_deleted(name: str, letters: Sequence[str]) -> list[str]:

@@ -18,11 +18,7 @@ class Watermark:
     """Finished offsets of one partition."""
 
     def __init__(self, next_offset: int = 0, runs: Iterable[Run] = ()) -> None:
-        """Start at ``next_offset``. The offsets of the ranges above it are finished.
-
-        Raises:
-            ValueError: The ranges are empty, overlap, touch, are not ascending, or begin below ``next_offset``.
-        """
+        """Start at ``next_offset``. The offsets of the ranges above it are finished. Raises ValueError for ranges out of order."""
         self._stored: list[Run] = list(runs)
         check(next_offset, self._stored)
         self._reached = 0
@@ -39,17 +35,8 @@ class Watermark:
             return first
         return self._pending_end()
 
-    @property
-    def unfinished(self) -> int:
-        """Number of delivered, unfinished offsets."""
-        return len(self._unfinished)
-
     def delivered(self, offset: int) -> bool:
-        """Record the next offset that has a record; return whether it has to be processed.
-
-        Raises:
-            ValueError: The log was read beyond this offset already.
-        """
+        """Record the next offset that has a record; return whether it has to be processed. Raises ValueError for an earlier offset."""
         if offset < self._end:
             raise ValueError(
                 f"offset {offset} was delivered, but the log was read up to {self._end}: offsets rise"
@@ -74,22 +61,14 @@ class Watermark:
             self._reached = 0
 
     def finish(self, offset: int) -> None:
-        """Finish a delivered offset.
-
-        Raises:
-            KeyError: It is finished already, or was never delivered.
-        """
+        """Finish a delivered offset. Raises KeyError if it is finished, or was never delivered."""
         if offset not in self._unfinished:
             why = "it is finished" if self.is_finished(offset) else "it was never delivered"
             raise KeyError(f"offset {offset} cannot be finished: {why}")
         del self._unfinished[offset]
 
     def finish_unread(self, offset: int) -> None:
-        """Finish an offset that is not read yet. Does nothing if it is finished.
-
-        Raises:
-            ValueError: It was delivered, so :meth:`finish` must finish it.
-        """
+        """Finish an offset that is not read yet. Does nothing if it is finished. Raises ValueError if it was delivered."""
         if self.is_finished(offset):
             return
         if offset < self._end:
@@ -131,7 +110,6 @@ class Watermark:
         return found
 
     def _pending(self) -> Iterator[Run]:
-        """Yield the stored ranges that reach beyond the end."""
         return (self._stored[index] for index in range(self._reached, len(self._stored)))
 
     def _pending_end(self) -> int:

@@ -11,18 +11,18 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 
-from ringfence_client.receipts.changelog_records import (
+from ringfence_client.receipts.lane_memory import (
     RING_KIND,
+    Awaited,
+    LaneMemory,
     id_of,
     sequence_of,
 )
-from ringfence_client.receipts.lane_memory import Awaited, LaneMemory
 from ringfence_client.receipts.receipt import OutboxError
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.concurrency.coalesce import RequestCoalescer
 from ringfence_kafka.concurrency.timeouts import cancelled
-from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.readers import consumers
 from ringfence_kafka.readers.log_reader import TAIL_OFFSETS, LogReader
 
@@ -38,9 +38,7 @@ _AGAIN_S: Final = 0.2
 class ChangelogFollower:
     """Reads committed records of lanes. A lane's state and slots become visible with its transaction."""
 
-    def __init__(self, kafka: KafkaSettings, cluster: Cluster, reader: LogReader, topic: str) -> None:
-        """Create a follower that has read nothing yet."""
-        self._kafka = kafka
+    def __init__(self, cluster: Cluster, reader: LogReader, topic: str) -> None:
         self._cluster = cluster
         self._reader = reader
         self._topic = topic
@@ -55,12 +53,8 @@ class ChangelogFollower:
         )
 
     async def start(self, lanes: int) -> None:
-        """Start at the end of each lane's changelog.
-
-        Raises:
-            KafkaError: No broker answers, or the request is refused.
-        """
-        self._consumer = await consumers.connected(self._kafka)
+        """Start at the end of each lane's changelog."""
+        self._consumer = await consumers.connected(self._cluster.kafka)
         await self._assign(range(lanes), from_start=False)
         self._fault = None
         self._task = asyncio.create_task(self._follow(), name=f"follow {self._topic}")
@@ -143,7 +137,6 @@ class ChangelogFollower:
         return answers
 
     async def _assign(self, lanes: Collection[int], *, from_start: bool) -> None:
-        """Follow further lanes."""
         offsets = self._cluster.offsets
         begins = {}
         for lane in lanes:

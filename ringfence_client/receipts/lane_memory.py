@@ -1,21 +1,107 @@
-"""An outbox's memory of one lane: its position, and the IDs that it accepted lately."""
+"""An outbox's memory of one lane: its position, and the IDs that it accepted lately.
+
+The layout of a changelog's records duplicates :mod:`tables.codec`, which the client's distribution does not contain. A test compares both.
+"""
 
 import asyncio
+import json
+import struct
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
-from ringfence_client.receipts.changelog_records import (
-    META_KEY,
-    RING_KIND,
-    LaneState,
-    Place,
-    id_of,
-    place_of,
-    read_state,
-    sequence_of,
-)
+from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol.stored_ids import without_value
+
+META_KEY: Final = b"\x00"
+RING_KIND: Final = b"\x01"
+_RING: Final = struct.Struct(">BQiqq")
+_DIGEST_SIZE: Final = 8
+_ID_AT: Final = {1: _RING.size, 2: _RING.size + _DIGEST_SIZE}
+"""Position of the ID by format. In format 2, a digest of the value precedes it."""
+
+
+class ChangelogFormatError(RingfenceError):
+    """A changelog record has a format that this version does not know."""
+
+
+class Place(NamedTuple):
+    """Place of a message in the input. The timestamp differs in a former topic of the same name."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    """Record timestamp, in milliseconds since the epoch."""
+
+    def follows(self, other: Self) -> bool:
+        """Return whether this place is known to be later than another one."""
+        later = self.offset > other.offset and self.timestamp >= other.timestamp
+        return later and self.partition == other.partition
+
+
+class LaneState(NamedTuple):
+    """A meta record: the position of a lane."""
+
+    capacity: int
+    """Size of the ring in IDs; 0 = the lane remembers no IDs."""
+    head: int
+    """Sequence of the next accepted ID."""
+    persistent: bool
+    """False: IDs are in no ring record."""
+    lanes: int
+    next_offsets: dict[str, int]
+    partition_counts: dict[str, int]
+    topic_ids: dict[str, str]
+    """Kafka's IDs of the inputs. They differ for another topic of the same name."""
+
+    @classmethod
+    def unknown(cls) -> Self:
+        """Return the state of a lane that has processed nothing."""
+        return cls(0, 0, True, 0, {}, {}, {})
+
+    def next_of(self, topic: str, partition: int) -> int:
+        """Return the first offset of an input that the lane has not processed; 0 = it has read no record of it."""
+        return self.next_offsets.get(f"{topic}/{partition}" if self.lanes else topic, 0)
+
+
+def read_state(value: bytes) -> LaneState:
+    """Decode the value of a meta record."""
+    try:
+        data: dict[str, Any] = {"lanes": 0} | json.loads(value)
+        return LaneState(*(data[name] for name in LaneState._fields))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(f"a meta record ({error!r})") from error
+
+
+def id_of(value: bytes) -> bytes:
+    """Return the stored ID in the value of a ring record."""
+    if len(value) <= _RING.size or len(value) <= _ID_AT.get(value[0], sys.maxsize):
+        raise _unreadable(f"a ring record of format {value[:1].hex() or 'none'}")
+    return value[_ID_AT[value[0]] :]
+
+
+def place_of(value: bytes) -> Place:
+    """Return the accepted message's place in the value of a ring record. :func:`id_of` has checked the format."""
+    _, _, *place = _RING.unpack_from(value)
+    return Place(*place)
+
+
+def digest_of(value: bytes) -> int:
+    """Return the accepted value's digest in the value of a ring record; 0 = unknown."""
+    return int.from_bytes(value[_RING.size : _ID_AT[value[0]]], "big")
+
+
+def sequence_of(value: bytes) -> int:
+    """Return the sequence in the value of a ring record."""
+    return int.from_bytes(value[1:9], "big")
+
+
+def _unreadable(what: str) -> ChangelogFormatError:
+    return ChangelogFormatError(
+        f"the changelog has {what}, which this version cannot read: install the ringfence-client of the workers' version"
+    )
+
 
 SPARE_IDS: Final = 1_000
 """Number of IDs that are kept beyond the ring. They may leave the ring between a verdict and the lookup of the original."""
@@ -96,11 +182,7 @@ class LaneMemory:
     def apply_records(
         self, records: Sequence[Any], awaited: Mapping[bytes, Sequence[Awaited]], ids_max: int
     ) -> None:
-        """Take the next records. ``awaited``: messages by stored ID; ``ids_max``: limit of kept IDs.
-
-        Raises:
-            ChangelogFormatError: A later version has written one.
-        """
+        """Take the next records. ``awaited``: messages by stored ID; ``ids_max``: limit of kept IDs."""
         for record in records:
             if record.value is None:
                 continue

@@ -10,14 +10,13 @@ import math
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from ringfence_client.receipts.changelog_follower import ChangelogFollower
-from ringfence_client.receipts.changelog_records import Place
+from ringfence_client.receipts.lane_memory import Place
 from ringfence_client.receipts.outgoing import Composer, Content, GivenHeaders, OutgoingMessage
 from ringfence_client.receipts.receipt import OutboxError, Receipt, ReceiptTimeoutError
 from ringfence_client.receipts.verdict_reader import VerdictReader
@@ -73,7 +72,7 @@ class Outbox:
         self._cluster = Cluster(self._settings.kafka, self._settings.app.id)
         self._reader = LogReader(self._settings.kafka, RESTING_MAX)
         self._changelog = wire_names.changelog_topic(self._settings.app.id, self._address.name)
-        self._follower = ChangelogFollower(self._settings.kafka, self._cluster, self._reader, self._changelog)
+        self._follower = ChangelogFollower(self._cluster, self._reader, self._changelog)
         self._verdicts = VerdictReader(
             self._settings, self._address, self._composer, self._cluster, self._reader, self._follower
         )
@@ -103,9 +102,7 @@ class Outbox:
             self._open = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Disconnect. Running sends fail."""
         await self._open.aclose()
 
@@ -114,9 +111,7 @@ class Outbox:
         self._blocking = BlockingOutbox(self)
         return self._blocking
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._blocking is not None:
             self._blocking.close()
 
@@ -159,11 +154,6 @@ class Outbox:
     # -- the producer --------------------------------------------------------------------------------------
 
     async def _connected(self) -> AIOKafkaProducer:
-        """Return the producer that all sends share.
-
-        Raises:
-            OutboxError: It cannot connect, and nothing is sent.
-        """
         async with self._connecting:
             if self._producer is None:
                 producer = AIOKafkaProducer(
@@ -274,7 +264,7 @@ class BlockingOutbox:
     def close(self) -> None:
         """Disconnect."""
         try:
-            asyncio.run_coroutine_threadsafe(self._outbox.__aexit__(None, None, None), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._outbox.__aexit__(), self._loop).result()
         finally:
             self._end()
 

@@ -2,11 +2,12 @@
 
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from ringfence_client.handlers.effects import Headers, encoded, encoded_headers
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.protocol.duplicate_id import DuplicateIds, Headers
+from ringfence_kafka.protocol.duplicate_id import DuplicateIds
 from ringfence_kafka.protocol.key_hash import key_hash
 from ringfence_kafka.protocol.stored_ids import digest_id, encode_id
 
@@ -14,8 +15,6 @@ Content = bytes | str
 """Bytes, or a text, which stands for its UTF-8 bytes."""
 GivenHeaders = Mapping[str, Content] | Sequence[tuple[str, Content]]
 """A dict, or pairs of name and value."""
-_PRODUCERS: Final = frozenset({wire_names.HEADER_TRANSACTION})
-"""Headers of Ringfence that producers set."""
 
 
 class OutgoingMessage(NamedTuple):
@@ -23,7 +22,7 @@ class OutgoingMessage(NamedTuple):
 
     value: bytes | None
     key: bytes | None
-    headers: list[tuple[str, bytes]]
+    headers: Headers
     id: bytes | None
     """Stored form of the duplicate ID; None = no ID."""
     group: bytes | None
@@ -51,27 +50,17 @@ class Composer:
         key: Content | None,
         headers: GivenHeaders,
     ) -> OutgoingMessage:
-        """Return the record of a message.
-
-        Raises:
-            ValueError: The message cannot be sent, or its verdict would be impossible to find; the text has the remedy.
-        """
+        """Return the record of a message. A ValueError says why it cannot be sent, or its verdict would be impossible to find."""
         if value is None and key is None:
             raise ValueError(
                 "the message has neither a value nor a key, so it cannot be sent: give one of them"
             )
-        pairs = headers.items() if isinstance(headers, Mapping) else headers
-        written = [(name, _bytes(content)) for name, content in pairs]
-        for name, _ in written:
-            if name.startswith(wire_names.RESERVED_PREFIX) and name not in _PRODUCERS:
-                raise ValueError(
-                    f"the header {name!r} begins with {wire_names.RESERVED_PREFIX}, which is Ringfence's own: rename it"
-                )
+        written = encoded_headers(headers)
         if duplicate_id is not None:
-            written.append((self._id_header(), _bytes(duplicate_id)))
+            written.append((self._id_header(), encoded(duplicate_id, "duplicate_id")))
         if self._sender:
             written.append((wire_names.HEADER_SENDER, self._sender))
-        raw, raw_key = None if value is None else _bytes(value), None if key is None else _bytes(key)
+        raw, raw_key = encoded(value, "value"), encoded(key, "key")
         found = self._stored_id(written, raw_key, raw)
         transaction = any(name == wire_names.HEADER_TRANSACTION for name, _ in written)
         if transaction and found is None:
@@ -100,16 +89,7 @@ class Composer:
         return self._address.id_headers[0]
 
     def _stored_id(self, headers: Headers, key: bytes | None, value: bytes | None) -> bytes | None:
-        """Return the ID that a lane will find."""
         if self._address.duplicate_id_from == "value":
             return digest_id(value) if value else None
         found = self._ids.id_of(headers, key, value)
         return None if found is None else encode_id(found)
-
-
-def _bytes(content: object) -> bytes:
-    if isinstance(content, str):
-        return content.encode()
-    if not isinstance(content, bytes):
-        raise TypeError(f"{content!r} is of type {type(content).__name__}: give bytes or a string")
-    return content

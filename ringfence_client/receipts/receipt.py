@@ -50,7 +50,6 @@ class ReceiptTimeoutError(OutboxError):
     """A message is sent, and its verdict did not come in time. A second call with the same ID asks again."""
 
     def __init__(self, source: str, timeout_s: float, *, has_id: bool) -> None:
-        """Create the error. ``source``: place of the message."""
         self.source = source
         again = (
             "call send again with the same ID: the message is not accepted twice, and the call has the answer"

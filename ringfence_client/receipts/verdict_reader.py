@@ -8,8 +8,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from ringfence_client.receipts.changelog_follower import ChangelogFollower
-from ringfence_client.receipts.changelog_records import LaneState, Place, digest_of, place_of
-from ringfence_client.receipts.lane_memory import Awaited
+from ringfence_client.receipts.lane_memory import Awaited, LaneState, Place, digest_of, place_of
 from ringfence_client.receipts.outgoing import Composer, OutgoingMessage
 from ringfence_client.receipts.receipt import OutboxError, Receipt, Verdict
 from ringfence_kafka.admin.cluster import Cluster
@@ -23,45 +22,6 @@ from ringfence_kafka.readers.log_reader import LogReader
 
 _DUPLICATE: Final = Verdict.DUPLICATE.encode()
 PARALLEL: Final = 8
-
-
-class OutputSearch:
-    """Searches output topics by ``_RF_SOURCE``."""
-
-    def __init__(self, cluster: Cluster, reader: LogReader) -> None:
-        self._cluster = cluster
-        self._reader = reader
-        self._limit = asyncio.Semaphore(PARALLEL)
-
-    async def find(
-        self, topic: str, partitions: Iterable[int], source: str, since_ms: int
-    ) -> dict[str, bytes | None] | None:
-        """Return the headers of the record made from a message; None = not found. ``since_ms``: the message's record timestamp."""
-        found = await asyncio.gather(
-            *(self._find(topic, partition, source.encode(), since_ms) for partition in partitions)
-        )
-        return next((headers for headers in found if headers is not None), None)
-
-    async def _find(
-        self, topic: str, partition: int, source: bytes, since_ms: int
-    ) -> dict[str, bytes | None] | None:
-        # Outputs keep the input's timestamp. The search starts at the first record that is not older.
-        begin = await self._cluster.offsets.since(topic, partition, since_ms)
-        if begin is None:
-            return None
-        found: list[dict[str, bytes | None]] = []
-
-        async def take(records: Sequence[Any]) -> None:
-            for record in records:
-                headers = dict(record.headers)
-                if headers.get(wire_names.HEADER_SOURCE) == source:
-                    found.append(headers)
-
-        # The search ends at the high watermark, because the marker of a committed transaction may be written only now.
-        end = await self._cluster.offsets.high_watermark(topic, partition)
-        async with self._limit:
-            await self._reader.read_range(topic, partition, begin, end, take)
-        return found[0] if found else None
 
 
 class VerdictReader:
@@ -85,18 +45,12 @@ class VerdictReader:
         self._cluster = cluster
         self._reader = reader
         self._follower = follower
-        self._outputs = OutputSearch(cluster, reader)
+        self._limit = asyncio.Semaphore(PARALLEL)
         self._forward_topic = wire_names.forward_topic(settings.app.id, address.name)
         self._counts: Mapping[str, int] = {}
-        """Number of partitions by topic."""
 
     async def partition_counts(self) -> Mapping[str, int]:
-        """Return the partition counts of the topics to read.
-
-        Raises:
-            MissingTopicError: A topic does not exist.
-            OutboxError: This user may not describe a topic.
-        """
+        """Return the partition counts of the topics to read. All of them must exist, and be visible to this user."""
         changelog = wire_names.changelog_topic(self._settings.app.id, self._address.name)
         topics = [self._address.input_topic, changelog, self._address.quarantine_topic]
         topics += [target.accepted_topic for target in self._targets(transaction=True)]
@@ -182,9 +136,7 @@ class VerdictReader:
     async def _quarantined(self, place: Place, source: str) -> str | None:
         """Return the reason of a quarantined message; None = it is not in quarantine."""
         topic = self._address.quarantine_topic
-        found = await self._outputs.find(
-            topic, [place.partition % self._counts[topic]], source, place.timestamp
-        )
+        found = await self._find(topic, [place.partition % self._counts[topic]], source, place.timestamp)
         return (
             None if found is None else (found.get(wire_names.HEADER_REASON) or b"").decode(errors="replace")
         )
@@ -196,13 +148,12 @@ class VerdictReader:
             partitions: Sequence[int] = range(self._counts[topic])
             if message.group is not None:
                 partitions = [self._composer.partition(message.group, self._counts[topic])]
-            found = await self._outputs.find(topic, partitions, source, place.timestamp)
+            found = await self._find(topic, partitions, source, place.timestamp)
             if found is not None:
                 return not (found.get(wire_names.HEADER_VERDICT) or b"").startswith(_DUPLICATE)
         return False
 
     async def _is_own(self, message: OutgoingMessage, original: Place) -> bool:
-        """Return whether the original is an earlier send of this message by this sender."""
         found: list[Any] = []
 
         async def take(records: Sequence[Any]) -> None:
@@ -219,8 +170,37 @@ class VerdictReader:
             for record in found
         )
 
+    async def _find(
+        self, topic: str, partitions: Iterable[int], source: str, since_ms: int
+    ) -> dict[str, bytes | None] | None:
+        """Return the headers of the record made from a message; None = not found. ``since_ms``: the message's record timestamp."""
+        found = await asyncio.gather(
+            *(self._find_in(topic, partition, source.encode(), since_ms) for partition in partitions)
+        )
+        return next((headers for headers in found if headers is not None), None)
+
+    async def _find_in(
+        self, topic: str, partition: int, source: bytes, since_ms: int
+    ) -> dict[str, bytes | None] | None:
+        # Outputs keep the input's timestamp. The search starts at the first record that is not older.
+        begin = await self._cluster.offsets.since(topic, partition, since_ms)
+        if begin is None:
+            return None
+        found: list[dict[str, bytes | None]] = []
+
+        async def take(records: Sequence[Any]) -> None:
+            for record in records:
+                headers = dict(record.headers)
+                if headers.get(wire_names.HEADER_SOURCE) == source:
+                    found.append(headers)
+
+        # The search ends at the high watermark, because the marker of a committed transaction may be written only now.
+        end = await self._cluster.offsets.high_watermark(topic, partition)
+        async with self._limit:
+            await self._reader.read_range(topic, partition, begin, end, take)
+        return found[0] if found else None
+
     def _targets(self, *, transaction: bool) -> list[AddressSettings]:
-        """Return the addresses that may accept a message."""
         others = self._settings.transaction_targets(self._address) if transaction else ()
         return [self._address, *others]
 

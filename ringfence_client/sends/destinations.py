@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 
 from ringfence_client.handlers.effects import Effects, Headers, Origin, Send
 from ringfence_client.progress.topic_checks import state_fault
-from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
+from ringfence_client.sends.outbox import RECORD_BYTES, OutgoingRecord
 from ringfence_client.sends.target_topics import (
     LOOK_LIMIT_S,
     HiddenTopicError,
@@ -38,14 +38,12 @@ STATE_CONFIG: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "0.1",
     "segment.ms": str(60 * 60 * 1000),
 }
-"""Settings of a state topic that a consumer creates."""
 
 
 class Destinations:
     """Target topics of one consumer's handlers."""
 
     def __init__(self, settings: Settings, address: AddressSettings, group: str, cluster: Cluster) -> None:
-        """Prepare the destinations of a consumer group at ``address``, which it consumes."""
         self.state_topic = wire_names.state_topic(settings.app.id, group, address.accepted_topic)
         self._cluster = cluster
         self._source = address
@@ -56,24 +54,15 @@ class Destinations:
             for topic, role in claimed_topics(settings.addresses, settings.app.id)
             if topic not in self._addresses
         }
-        own_states = {self.state_topic: "the state of this consumer group"}
         accepted = [found.accepted_topic for found in settings.addresses]
         self.topics = TargetTopics(
             cluster,
-            owned | own_states,
+            owned | {self.state_topic: "the state of this consumer group"},
             lambda topic: wire_names.is_state_topic(topic, settings.app.id, accepted),
         )
 
-    async def stop(self) -> None:
-        """Stop looking at topics."""
-        await self.topics.stop()
-
     def resolve_at_once(self, effects: Effects) -> list[OutgoingRecord] | None:
-        """Return the same as :meth:`resolve` if all topics are known and recently checked; otherwise None.
-
-        Raises:
-            SendError: A record cannot be written.
-        """
+        """Return the same as :meth:`resolve` if all topics are known and recently checked; otherwise None."""
         if not self.topics.settled:
             return None
         found = []
@@ -85,20 +74,12 @@ class Destinations:
         return found
 
     async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
-        """Return the records of an attempt with their places. Looks up unknown topics.
-
-        Raises:
-            SendError: A record cannot be written; the text has the reason.
-        """
+        """Return the records of an attempt with their places; raise SendError if one cannot be written. Looks up unknown topics."""
         topics = await self.topics.usable(dict.fromkeys(send.topic for send in effects.sends))
         return [self._placed(send, topics[send.topic]) for send in effects.sends]
 
     async def state_partitions(self, *, create: bool) -> int:
-        """Return the number of partitions of the state topic; 0 = it does not exist.
-
-        Raises:
-            SendError: It cannot be created, or the cluster does not answer.
-        """
+        """Return the number of partitions of the state topic; 0 = it does not exist."""
         name = self.state_topic
         known = self.topics.known(name)
         if known is not None:
@@ -121,10 +102,6 @@ class Destinations:
             raise SendError(fault)
         self.topics.store(found)
         return found.partitions
-
-    def forget_state_topic(self) -> None:
-        """Look up the state topic again next time."""
-        self.topics.forget(self.state_topic)
 
     @property
     def state_bytes_max(self) -> int:
@@ -157,20 +134,13 @@ class Destinations:
             )
         _require_timestamp(send, topic)
         partition = _partition(send, topic, address)
-        if self.topics.is_away((send.topic, partition)):
+        if (send.topic, partition) in self.topics.away:
             raise SendError(
                 f"{send.topic}/{partition} has no leader, or its broker does not answer: nothing of this "
                 "message is sent, and other messages continue; look at the brokers"
             )
         return OutgoingRecord(
-            send.topic,
-            partition,
-            send.key,
-            send.value,
-            headers,
-            send.timestamp,
-            size,
-            topic.bytes_max,
+            send.topic, partition, send.key, send.value, headers, send.timestamp, size, topic.bytes_max
         )
 
     def _headers(self, send: Send, address: AddressSettings | None) -> Headers:

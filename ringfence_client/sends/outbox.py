@@ -1,10 +1,13 @@
 """Uncommitted records and states of acknowledged messages."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.handlers.effects import Headers
+from ringfence_kafka.producer.transactional import Builder, NewBuilder, Outgoing
 
+RECORD_BYTES: Final = 100
+"""Upper bound of a batch's overhead beside key, value and headers of its record, in bytes."""
 FULL_BYTES: Final = 8 * 2**20
 """Size, in bytes, from which the partition starts no message before a write."""
 HURRY_BYTES: Final = 2**20
@@ -12,6 +15,28 @@ HURRY_BYTES: Final = 2**20
 STATE_BYTES: Final = 100
 """Overhead of a state beside its group and value, in bytes."""
 _MISSING: Final[Any] = object()
+
+
+class OutgoingRecord(NamedTuple):
+    """A record and its target partition."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None
+    bytes: int
+    """Approximate size as a batch of its own."""
+    batch_bytes_max: int
+    """Size limit of one record batch of the topic, in bytes."""
+
+    def append_to(self, builder: Builder) -> bool:
+        """Append the record, and return whether the batch had room."""
+        return (
+            builder.append(timestamp=self.timestamp, key=self.key, value=self.value, headers=self.headers)
+            is not None
+        )
 
 
 class Outbox:
@@ -30,9 +55,7 @@ class Outbox:
         """Records of the last snapshot, whose transaction is not known to be committed."""
         self.taken_states: dict[bytes, bytes | None] = {}
         self.bytes = 0
-        """Bytes of all records and states."""
         self._taken_bytes = 0
-        """Bytes of the taken records and states."""
 
     @property
     def full(self) -> bool:
@@ -80,3 +103,21 @@ class Outbox:
         """Drop everything. The messages are handled again, here or elsewhere."""
         self.uncommitted()
         self.commit()
+
+
+def batches_of(records: Iterable[OutgoingRecord], new: NewBuilder) -> list[Outgoing]:
+    """Return as few record batches as possible. The records of each partition stay in order."""
+    filled: dict[tuple[str, int], Outgoing] = {}
+    found: list[Outgoing] = []
+    for record in records:
+        place = record.topic, record.partition
+        batch = filled.get(place)
+        if (
+            batch is None
+            or batch.builder.size() + record.bytes > record.batch_bytes_max
+            or not record.append_to(batch.builder)
+        ):
+            batch = filled[place] = Outgoing(*place, new())
+            found.append(batch)
+            record.append_to(batch.builder)
+    return found

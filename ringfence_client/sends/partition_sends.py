@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from ringfence_client.handlers.effects import Effects
 from ringfence_client.sends.destinations import Destinations
-from ringfence_client.sends.outbox import Outbox
-from ringfence_client.sends.outgoing_record import OutgoingRecord, batches_of
-from ringfence_client.sends.state_store import StateReader, StateStore
+from ringfence_client.sends.outbox import Outbox, OutgoingRecord, batches_of
+from ringfence_client.sends.state_reader import StateReader
+from ringfence_client.sends.state_store import StateStore
 from ringfence_client.sends.target_topics import Place
 from ringfence_kafka.errors import TopicError, named
 from ringfence_kafka.producer.outgoing import name_topics
@@ -17,7 +17,6 @@ class AwayError(TopicError):
     """Target partitions of sends cannot be written now."""
 
     def __init__(self, places: Iterable[Place]) -> None:
-        """Name the unavailable ``places``: topics and partitions."""
         self.places = sorted(places)
         named_places = ", ".join(f"{topic}/{partition}" for topic, partition in self.places)
         super().__init__(f"{named_places} has no leader, or its broker does not answer")
@@ -34,7 +33,6 @@ class PartitionSends:
         self._groups: list[bytes] = []
         """Groups whose states were taken, in the order of their records."""
         self._places: set[Place] = set()
-        """Topics and partitions of the taken records."""
         self._state_batches = 0
         """Number of state batches among the taken ones. They are the last ones."""
 
@@ -45,11 +43,7 @@ class PartitionSends:
         return self._destinations.resolve_at_once(effects) if effects.sends else []
 
     async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
-        """Return the records of an attempt before its acknowledgement, with their places.
-
-        Raises:
-            SendError: A record or the state cannot be written, so the attempt failed.
-        """
+        """Return the records of an attempt before its acknowledgement, with their places; raise SendError if an effect cannot be written."""
         if effects.changed and not self.states.is_prepared:
             await self.states.prepare()
         return await self._destinations.resolve(effects) if effects.sends else []

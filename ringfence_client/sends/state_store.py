@@ -9,26 +9,17 @@ import asyncio
 import logging
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
-from ringfence_client.sends.destinations import Destinations
-from ringfence_client.sends.outbox import Outbox
-from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
-from ringfence_client.sends.state_layout import StateLayout, home_of
+from ringfence_client.sends.outbox import RECORD_BYTES, Outbox, OutgoingRecord
+from ringfence_client.sends.state_reader import StateReader, home_of
 from ringfence_client.sends.target_topics import FRESH_S, HiddenTopicError, SendError
-from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.readers.log_reader import LogReader
 
 log: Final = logging.getLogger("ringfence.consumer")
 
-CACHE_BYTES: Final = 64 * 2**20
-"""Limit of a consumer's cached values, all partitions together, in bytes."""
-ENTRY_BYTES: Final = 250
-"""Cost of a value beside its length, in bytes."""
 READ_TRIES: Final = 3
 CHECKED: Final = 100
 """Number of records in each part of a reading whose partitions are checked against the hashes of their keys."""
@@ -38,69 +29,6 @@ UNREAD: Final = object()
 """Stands for a state that must be read."""
 UNKNOWN: Final = -1
 """Stands for an offset that the broker did not return."""
-
-
-class StateCache:
-    """Values of all partitions of a consumer. The least recently used ones are evicted first."""
-
-    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
-        self._values: OrderedDict[tuple[int, bytes], bytes] = OrderedDict()
-        self._bytes_max = bytes_max
-        self._bytes = 0
-
-    def get(self, store: int, group: bytes) -> bytes | None:
-        """Return a value; None = not cached."""
-        value = self._values.get((store, group))
-        if value is not None:
-            self._values.move_to_end((store, group))
-        return value
-
-    def put(self, store: int, group: bytes, value: bytes | None) -> None:
-        """Cache a value; None = delete it."""
-        old = self._values.pop((store, group), None)
-        if old is not None:
-            self._bytes -= len(old) + ENTRY_BYTES
-        if value is None:
-            return
-        self._values[store, group] = value
-        self._bytes += len(value) + ENTRY_BYTES
-        while self._bytes > self._bytes_max:
-            _, evicted = self._values.popitem(last=False)
-            self._bytes -= len(evicted) + ENTRY_BYTES
-
-    def drop(self, store: int) -> None:
-        """Delete all values of a partition that another consumer may hold now."""
-        for key in [key for key in self._values if key[0] == store]:
-            self.put(*key, None)
-
-
-class StateReader:
-    """Reader and cache that the stores of one consumer share."""
-
-    def __init__(self, cluster: Cluster, destinations: Destinations) -> None:
-        self.cluster = cluster
-        self.destinations = destinations
-        self.cache = StateCache()
-        self.layout = StateLayout(cluster, destinations)
-        self._log_reader: LogReader | None = None
-        self._stores = 0
-
-    @property
-    def log_reader(self) -> LogReader:
-        """Reader of the state topic, created when it is first needed."""
-        if self._log_reader is None:
-            self._log_reader = LogReader(self.cluster.kafka, resting_max=4)
-        return self._log_reader
-
-    async def stop(self) -> None:
-        """Disconnect."""
-        if self._log_reader is not None:
-            await self._log_reader.stop()
-
-    def new_number(self) -> int:
-        """Return a number for a store. A partition that returns gets another one."""
-        self._stores += 1
-        return self._stores
 
 
 class StateStore:
@@ -118,7 +46,6 @@ class StateStore:
         self._looked = False
         """Whether the topic was looked up, and was readable since."""
         self._offsets: dict[bytes, int] = {}
-        """Offset of each group's last committed state."""
         self._scanned: set[int] = set()
         """Partitions of the state topic that were read to their ends."""
         self._scanning = asyncio.Lock()
@@ -136,13 +63,11 @@ class StateStore:
         since = time.monotonic() - WAITED_S
         return {group: why for group, (at, why) in self._failed.items() if at > since}
 
-    def record_failure(self, group: bytes, why: str) -> None:
-        """Record a failed reading of a group's state."""
-        self._failed[group] = time.monotonic(), why
-
-    def record_success(self, group: bytes) -> None:
-        """Record a successful reading of a group's state."""
+    def record_reading(self, group: bytes, fault: str = "") -> None:
+        """Record a reading of a group's state that succeeded, or the reason why it failed."""
         self._failed.pop(group, None)
+        if fault:
+            self._failed[group] = time.monotonic(), fault
 
     @property
     def is_absent(self) -> bool:
@@ -165,18 +90,8 @@ class StateStore:
         value = self._reader.cache.get(self._number, group)
         return UNREAD if value is None else value
 
-    def is_known(self, group: bytes) -> bool:
-        """Return whether the state of this group is known without reading."""
-        return self.peek(group) is not UNREAD
-
     async def load(self, group: bytes) -> bytes | None:
-        """Read the state of a group.
-
-        Raises:
-            SendError: The cluster does not show the state topic.
-            LogStalledError: A transaction stays open for too long.
-            KafkaError: The topic cannot be read now.
-        """
+        """Read the state of a group. Raises KafkaError, or SendError if the cluster does not show the topic."""
         async with self._scanning:
             if not self._looked or self.fault:
                 await self._find_topic()
@@ -186,7 +101,7 @@ class StateStore:
                 return await self._read(group)
             except KafkaError:
                 self._looked = False  # the topic may have been deleted
-                self._reader.destinations.forget_state_topic()
+                self._reader.destinations.topics.forget(self._reader.destinations.state_topic)
                 raise
 
     async def _read(self, group: bytes) -> bytes | None:
@@ -218,7 +133,7 @@ class StateStore:
             found, self.fault = 0, str(error)
             self._look_again_at = time.monotonic() + FRESH_S
         if not self.fault:
-            await self._reader.layout.check(found, self._reader.log_reader)
+            await self._reader.check(found)
             await self._identify(found)
         if found != self._partitions:
             self.close()
@@ -238,21 +153,17 @@ class StateStore:
                 return
             found = identity.topic_id
         if self.topic_id not in {"", found}:
-            self._reader.layout.replaced(self.topic_id)
+            self._reader.replaced(self.topic_id)
         self.topic_id = found
 
     async def prepare(self) -> None:
-        """Create the state topic if it is missing, before the first state is acknowledged.
-
-        Raises:
-            SendError: It cannot be created.
-        """
+        """Create the state topic if it is missing, before the first state is acknowledged."""
         async with self._scanning:
             if not self._looked or self.fault:
                 await self._find_topic()
             if not self.is_prepared:
                 self._partitions = await self._reader.destinations.state_partitions(create=True)
-                self._reader.layout.created(self._partitions)
+                self._reader.created(self._partitions)
                 await self._identify(self._partitions)
                 # The topic did not exist before, and no other consumer writes states of these groups.
                 self._scanned.update(range(self._partitions))
@@ -312,7 +223,7 @@ class StateStore:
         written = self._written = set()
 
         async def consume(records: Sequence[Any]) -> None:
-            reader.layout.require_home(partition, self._partitions, records[:CHECKED])
+            reader.require_home(partition, self._partitions, records[:CHECKED])
             for record in records:
                 if record.key in written or record.offset < self._offsets.get(record.key, UNKNOWN):
                     continue  # this holder has written a later one meanwhile
@@ -324,7 +235,7 @@ class StateStore:
 
         start = await reader.cluster.offsets.log_start(topic, partition)
         end = await reader.cluster.offsets.high_watermark(topic, partition)
-        reader.layout.set_end(partition, end)
+        reader.set_end(partition, end)
         await reader.log_reader.read_range(topic, partition, start, end, consume)
         self._offsets |= {group: offset for group, offset in offsets.items() if group not in written}
         self._scanned.add(partition)

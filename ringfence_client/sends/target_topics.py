@@ -1,6 +1,7 @@
 """Topics that handlers send to: partitions, limits, and those that are unavailable now."""
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,7 +25,6 @@ EXPLAIN_LIMIT_S: Final = 2.0
 """Time limit of lookups for which the writer waits after a failed write, in seconds."""
 
 Place = tuple[str, int]
-"""Topic and partition."""
 
 
 class SendError(RingfenceError):
@@ -62,7 +62,7 @@ class TargetTopics:
         self._topics: dict[str, TargetTopic] = {}
         self._refused: dict[str, tuple[float, float, str]] = {}
         """Time of a topic's last refusal, end of the ban (both by the monotonic clock), and the reason."""
-        self._away: dict[Place, float] = {}
+        self.away: dict[Place, float] = {}
         """Unavailable partitions, and the time of the next question by the monotonic clock, in seconds."""
         self._banned = False
         """Whether some topics or partitions are banned now."""
@@ -91,21 +91,13 @@ class TargetTopics:
         return None if name in self._owned else self._topics.get(name)
 
     async def usable(self, names: Collection[str]) -> dict[str, TargetTopic]:
-        """Return these topics. Looks up unknown ones.
-
-        Raises:
-            SendError: A topic is unavailable; the text has the reason.
-        """
+        """Return these topics, and look up unknown ones; raise SendError if one is unavailable."""
         for name in names:
             self._require_allowed(name)
         found = {name: self._topics.get(name) or await self._describe(name) for name in names}
         self._refresh()
         await self._check_avoided()
         return found
-
-    def is_away(self, place: Place) -> bool:
-        """Return whether a partition is unavailable now."""
-        return place in self._away
 
     def refuse(self, topics: Iterable[str], reason: str) -> None:
         """Record topics that refused a write, and look them up again. A second refusal bans a topic for a while."""
@@ -120,7 +112,7 @@ class TargetTopics:
     def avoid(self, places: Iterable[Place]) -> None:
         """Send nothing to these partitions until they answer again."""
         self._banned = True
-        self._away |= dict.fromkeys(places, time.monotonic() + AVOIDED_S)
+        self.away |= dict.fromkeys(places, time.monotonic() + AVOIDED_S)
 
     async def unanswered(self, places: Collection[Place], own: Place) -> set[Place]:
         """Return the partitions whose leaders do not answer; empty if the leader of ``own`` does not answer either."""
@@ -147,11 +139,7 @@ class TargetTopics:
         return found
 
     async def described(self, name: str) -> TopicDescription | None:
-        """Return the cluster's description of a topic; None = it does not exist.
-
-        Raises:
-            HiddenTopicError: This user may not describe it.
-        """
+        """Return the cluster's description of a topic; None = it does not exist."""
         described = await self._cluster.topics.describe([name])
         if name in described.refused:
             raise HiddenTopicError(
@@ -202,7 +190,7 @@ class TargetTopics:
     def _refresh(self) -> None:
         """Look up topics with old lookups again, in the background."""
         now = time.monotonic()
-        self._banned = bool(self._away) or any(until > now for _, until, _ in self._refused.values())
+        self._banned = bool(self.away) or any(until > now for _, until, _ in self._refused.values())
         for name, topic in self._topics.items():
             if topic.looked_at + FRESH_S <= now:
                 self._topics[name] = topic._replace(looked_at=now)
@@ -212,25 +200,24 @@ class TargetTopics:
         self._stale_at = min((topic.looked_at for topic in self._topics.values()), default=now) + FRESH_S
 
     async def _describe_again(self, name: str) -> None:
-        try:
+        # After an error, the old answer stays valid; a refused write tells more.
+        with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError):
             async with asyncio.timeout(LOOK_LIMIT_S):
                 found = await self.described(name)
-        except (KafkaError, OSError, TimeoutError, RingfenceError):
-            return  # the old answer stays valid; a refused write tells more
-        if found is None:
-            self._topics.pop(name, None)
-        else:
-            self.store(found)
+            if found is None:
+                self._topics.pop(name, None)
+            else:
+                self.store(found)
 
     async def _check_avoided(self) -> None:
         """Make partitions that answer again available."""
-        due = {place for place, until in self._away.items() if until <= time.monotonic()}
+        due = {place for place, until in self.away.items() if until <= time.monotonic()}
         if not due:
             return
         try:
             known = await self._cluster.offsets.known_ends(due, EXPLAIN_LIMIT_S)
         except (KafkaError, OSError, TimeoutError, RingfenceError):
             known = {}
-        self._away |= dict.fromkeys(due, time.monotonic() + AVOIDED_S)
+        self.away |= dict.fromkeys(due, time.monotonic() + AVOIDED_S)
         for place in known:
-            self._away.pop(place, None)
+            self.away.pop(place, None)

@@ -5,8 +5,7 @@ Nothing connects. Only the cluster and the delays between attempts are replaced;
 
 from ringfence_client.testing.async_bench import AsyncHandlerBench
 from ringfence_client.testing.bench import HandlerBench
-from ringfence_client.testing.messages import message
-from ringfence_client.testing.results import DeadLetterRecord, HandlerRun, SentRecord
+from ringfence_client.testing.messages import DeadLetterRecord, HandlerRun, SentRecord, message
 
 __all__ = [
     "AsyncHandlerBench",

@@ -5,21 +5,26 @@ import contextlib
 import dataclasses
 import inspect
 from collections.abc import Awaitable, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
-from ringfence_client.consumer.lost_groups import Lost
+from ringfence_client.consumer.partition_task import Lost
 from ringfence_client.handlers.effects import Data, encoded
-from ringfence_client.handlers.handler import Handler, check_handler
+from ringfence_client.handlers.handler import Handler, check_handler, is_async
 from ringfence_client.handlers.message import Fence, Message
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.lease import LostError
+from ringfence_client.progress.watermark import Watermark
 from ringfence_client.testing.holder import Holder, Scene
-from ringfence_client.testing.memory_cluster import MemoryLogs
-from ringfence_client.testing.messages import ADDRESS, TIMESTAMP, accepted_record
-from ringfence_client.testing.results import DeadLetterRecord, HandlerRun, SentRecord
-from ringfence_client.testing.virtual_time import VirtualTime
+from ringfence_client.testing.memory_cluster import MemoryLogs, VirtualTime
+from ringfence_client.testing.messages import (
+    ADDRESS,
+    TIMESTAMP,
+    DeadLetterRecord,
+    HandlerRun,
+    SentRecord,
+    accepted_record,
+)
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
 
@@ -80,21 +85,20 @@ class AsyncHandlerBench:
         self._held_up: int | None = None
         """Number of ended runs after which transactions wait; None = they do not wait."""
         self._ended_runs = 0
+        consumed = settings.configured(address)
+        self._state_topic = wire_names.state_topic(settings.app.id, consumer_group, consumed.accepted_topic)
         self._scene = Scene(
             handler=self._recorded(),
             options=dataclasses.replace(options or OPTIONS, breaker=False),
             lost=lost,
             settings=settings,
-            address=settings.configured(address),
+            address=consumed,
             group=consumer_group,
-            logs=MemoryLogs(topics or {}),
+            logs=MemoryLogs({self._state_topic: 0} | dict(topics or {})),
             time=self._time,
             holds=lambda: self._held_up is not None and self._ended_runs > self._held_up,
         )
         self._holder: Holder | None = None
-        self._state_topic = wire_names.state_topic(
-            settings.app.id, consumer_group, self._scene.address.accepted_topic
-        )
         self._keep_states(states or {})
 
     # -- what happens ---------------------------------------------------------------------------------------------
@@ -196,9 +200,7 @@ class AsyncHandlerBench:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # -- what can be looked at ------------------------------------------------------------------------------------
@@ -226,14 +228,16 @@ class AsyncHandlerBench:
     @property
     def unfinished(self) -> list[Message]:
         """Messages that no commit counts as finished, in the order of the log: waiting, unwritten or parked."""
-        window = None if self._holder is None else self._holder.window
-        factory = None if self._holder is None else self._holder.factory
-        if window is None or factory is None:
+        holder = self._holder
+        if holder is None:
             return []
+        committed, counts = self._scene.progress(holder.held.lease), holder.window.attempts.counts
+        finished = Watermark() if committed is None else Watermark(committed.next, committed.finished)
+        again = () if committed is None else committed.again
         return [
-            factory.make(record, window.attempts.counts.get(record.offset, 0), Fence(0))
+            holder.factory.make(record, counts.get(record.offset, 0), Fence(0))
             for record in self._scene.accepted
-            if self._is_unfinished(record.offset)
+            if record.offset in again or not finished.is_finished(record.offset)
         ]
 
     @property
@@ -251,24 +255,10 @@ class AsyncHandlerBench:
         record = self._scene.logs.latest(self._state_topic).get(encoded(group, "group") or b"")
         return None if record is None else record.value
 
-    def _is_unfinished(self, offset: int) -> bool:
-        holder = self._holder
-        if holder is None:
-            return False
-        committed = self._scene.progress(holder.held.lease)
-        if committed is None:
-            return True
-        if offset in committed.again:
-            return True
-        return offset >= committed.next and not any(
-            begin <= offset < end for begin, end in committed.finished
-        )
-
     # -- within ---------------------------------------------------------------------------------------------------
 
     def _keep_states(self, states: Mapping[bytes, Data]) -> None:
         logs = self._scene.logs
-        logs.absent(self._state_topic)
         if states:
             logs.create(self._state_topic, 1, {"cleanup.policy": "compact"})
         for group, state in states.items():
@@ -295,7 +285,6 @@ class AsyncHandlerBench:
             await self._holder.writer.persisted()
 
     async def _run(self, *, wait: bool = True, until: float | None = None) -> None:
-        """Run everything that can run now, and after each delay."""
         counts = (await self._opened()).dispatcher.counts
         released = counts["released"]
         await self._settle()
@@ -323,9 +312,7 @@ class AsyncHandlerBench:
                     await holder.writer.persisted()
 
     def _recorded(self) -> Handler:
-        """Return the handler, wrapped to record its runs."""
         handler = self._handler
-        call = getattr(handler, "__call__", handler)  # noqa: B004 - an object with an asynchronous __call__
 
         async def watched(result: Awaitable[Any], run: HandlerRun) -> Any:
             try:
@@ -336,16 +323,9 @@ class AsyncHandlerBench:
             finally:
                 self._ended_runs += 1
 
-        def begun(argument: Any) -> HandlerRun:
+        def handle(argument: Any) -> Any:
             run = HandlerRun(list(argument) if isinstance(argument, list) else [argument])
             self.runs.append(run)
-            return run
-
-        async def handle(argument: Any) -> Any:
-            return await watched(handler(argument), begun(argument))
-
-        def handle_in_thread(argument: Any) -> Any:
-            run = begun(argument)
             try:
                 result = handler(argument)
             except BaseException as error:
@@ -357,8 +337,7 @@ class AsyncHandlerBench:
             self._ended_runs += 1
             return result
 
-        return (
-            handle
-            if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
-            else handle_in_thread
-        )
+        async def handle_async(argument: Any) -> Any:
+            return await handle(argument)
+
+        return handle_async if is_async(handler) else handle

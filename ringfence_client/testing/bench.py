@@ -1,23 +1,37 @@
 """The bench for plain tests, which have no event loop."""
 
 import asyncio
+import functools
 import threading
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Concatenate, Final, ParamSpec, Self
 
-from ringfence_client.consumer.lost_groups import Lost
+from ringfence_client.consumer.partition_task import Lost
 from ringfence_client.handlers.effects import Data
 from ringfence_client.handlers.handler import Handler
 from ringfence_client.handlers.message import Message
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.testing.async_bench import AsyncHandlerBench
-from ringfence_client.testing.messages import ADDRESS
-from ringfence_client.testing.results import DeadLetterRecord, HandlerRun, SentRecord
+from ringfence_client.testing.messages import ADDRESS, DeadLetterRecord, HandlerRun, SentRecord
 from ringfence_kafka.config.settings import Settings
 
 END_LIMIT_S: Final = 10.0
+
+
+P = ParamSpec("P")
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncHandlerBench, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate["HandlerBench", P], None]:
+    """Return a method that does the same without ``await``."""
+
+    @functools.wraps(method)
+    def call(bench: "HandlerBench", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        bench._run(method(bench._bench, *args, **kwargs))
+
+    return call
 
 
 class HandlerBench:
@@ -52,39 +66,14 @@ class HandlerBench:
         # A test need not close it: waiting tasks of the loop end with the bench.
         self._ended = weakref.finalize(self, _end, self._loop, self._bench)
 
-    # -- what happens ---------------------------------------------------------------------------------------------
-
-    def deliver(self, *messages: Message, wait: bool = True, commit: bool = True) -> None:
-        """Publish messages, and run the handler until no work is left, as :meth:`AsyncHandlerBench.deliver` does."""
-        self._run(self._bench.deliver(*messages, wait=wait, commit=commit))
-
-    def pass_time(self, seconds: float) -> None:
-        """Let time pass, and run the handler when delays are over."""
-        self._run(self._bench.pass_time(seconds))
-
-    def commit(self) -> None:
-        """Write the acknowledgements of ``deliver(…, commit=False)``."""
-        self._run(self._bench.commit())
-
-    def hand_over(self, *, wait: bool = True) -> None:
-        """Give the partition to another process, as in a rebalance: everything is written, and ``lost(groups)`` is called."""
-        self._run(self._bench.hand_over(wait=wait))
-
-    def take_over(self, *, wait: bool = True) -> None:
-        """Let another process take the partition. It repeats unwritten messages; ``lost(groups)`` is called in this one."""
-        self._run(self._bench.take_over(wait=wait))
-
-    def crash(self, *, wait: bool = True) -> None:
-        """Kill the process. The next one repeats unwritten messages; ``lost(groups)`` is not called."""
-        self._run(self._bench.crash(wait=wait))
-
-    def crash_before_commit(self, *messages: Message) -> None:
-        """Deliver messages, and kill the process after the handler and before the write. The next process repeats them."""
-        self._run(self._bench.crash_before_commit(*messages))
-
-    def redrive(self, letter: DeadLetterRecord | None = None) -> None:
-        """Process the message of a dead letter again (None = the last one), as :meth:`AsyncHandlerBench.redrive` does."""
-        self._run(self._bench.redrive(letter))
+    deliver = _blocking(AsyncHandlerBench.deliver)
+    pass_time = _blocking(AsyncHandlerBench.pass_time)
+    commit = _blocking(AsyncHandlerBench.commit)
+    hand_over = _blocking(AsyncHandlerBench.hand_over)
+    take_over = _blocking(AsyncHandlerBench.take_over)
+    crash = _blocking(AsyncHandlerBench.crash)
+    crash_before_commit = _blocking(AsyncHandlerBench.crash_before_commit)
+    redrive = _blocking(AsyncHandlerBench.redrive)
 
     def close(self) -> None:
         """Stop. Committed records stay readable. An unused bench stops by itself."""
@@ -93,12 +82,8 @@ class HandlerBench:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    # -- what can be looked at ------------------------------------------------------------------------------------
 
     @property
     def runs(self) -> list[HandlerRun]:

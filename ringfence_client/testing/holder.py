@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from ringfence_client.consumer.lost_groups import Lost, LostGroups
+from ringfence_client.consumer.partition_task import Lost, report_lost
 from ringfence_client.dispatch.dispatcher import Dispatcher
 from ringfence_client.handlers.handler import Handler
 from ringfence_client.handlers.message import MessageFactory
@@ -20,9 +20,8 @@ from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.resume_offset import Log, resume
 from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.partition_sends import PartitionSends
-from ringfence_client.sends.state_store import StateReader
-from ringfence_client.testing.memory_cluster import MemoryCluster, MemoryLogReader, MemoryLogs, MemoryProducer
-from ringfence_client.testing.virtual_time import VirtualTime
+from ringfence_client.sends.state_reader import StateReader
+from ringfence_client.testing.memory_cluster import MemoryCluster, MemoryLogs, MemoryProducer, VirtualTime
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
@@ -30,7 +29,6 @@ from ringfence_kafka.admin.topics import ADDED_BYTES, MESSAGE_BYTES_DEFAULT
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers.log_reader import LogReader
 
 CLOSE_LIMIT_S: Final = 8.0
 TOPIC_ID: Final = "test"
@@ -38,19 +36,7 @@ TOPIC_ID: Final = "test"
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Parts that all holders of the partition share.
-
-    Attributes:
-        handler: Called with messages.
-        options: Options of the consumer.
-        lost: Called with lost groups; None = no function.
-        settings: The configuration.
-        address: The consumed address.
-        group: The consumer group.
-        logs: Logs of the cluster.
-        time: Virtual time between attempts.
-        holds: Returns whether transactions wait now.
-    """
+    """Parts that all holders of the partition share. ``holds`` returns whether transactions wait now."""
 
     handler: Handler
     options: ConsumerOptions
@@ -83,16 +69,6 @@ class Scene:
         return progress_topic.decode(found, lease.key) if lease.key in found else None
 
 
-class _MemoryStates(StateReader):
-    def __init__(self, logs: MemoryLogs, destinations: Destinations) -> None:
-        super().__init__(cast("Cluster", MemoryCluster(logs)), destinations)
-        self._reader = cast("LogReader", MemoryLogReader(logs))
-
-    @property
-    def log_reader(self) -> LogReader:
-        return self._reader
-
-
 class Holder:
     """A holder, from the opening of the partition until another process has it."""
 
@@ -111,9 +87,8 @@ class Holder:
             prefetch=options.held_max,
             records_max=options.records_max,
         )
-        self._destinations = Destinations(
-            scene.settings, scene.address, scene.group, cast("Cluster", MemoryCluster(logs))
-        )
+        cluster = cast("Cluster", MemoryCluster(logs))
+        self._destinations = Destinations(scene.settings, scene.address, scene.group, cluster)
         self.producer = MemoryProducer(logs, scene.holds)
         producer = cast("TransactionalProducer", self.producer)
 
@@ -133,12 +108,11 @@ class Holder:
             ),
             take_back,
             explain,
-            PartitionSends(_MemoryStates(logs, self._destinations)),
+            PartitionSends(StateReader(cluster, self._destinations, cluster)),
             options=options,
             parts=predecessor.parts if predecessor is not None else (),
         )
         self.held = HeldPartition(lease, self.window, self.writer, self._record, self._broke)
-        self._lost_groups = LostGroups(scene.lost)
         self.factory = MessageFactory(scene.address)
         self.dispatcher = Dispatcher(scene.handler, self.factory, options, scene.time)
         self.broken = False
@@ -172,14 +146,14 @@ class Holder:
         """Give the partition to another consumer: drain, write, and release."""
         await self.dispatcher.drain(self.held, self._scene.options.drain_timeout)
         ended = await self.dispatcher.drop(self.held)
-        await self._lost_groups.report(str(self.held), self.held.groups)
+        await report_lost(self._scene.lost, str(self.held), self.held.groups)
         await self.writer.close(CLOSE_LIMIT_S, released=ended)
         await self._end()
 
     async def lose(self) -> None:
         """Stop after another consumer has taken the partition. Outcomes do not count any more."""
         await self.dispatcher.drop(self.held)
-        await self._lost_groups.report(str(self.held), self.held.groups)
+        await report_lost(self._scene.lost, str(self.held), self.held.groups)
         await self._end()
 
     async def crash(self) -> None:
@@ -191,7 +165,7 @@ class Holder:
         self._scene.time.forget()
         await self.dispatcher.stop()
         await self.writer.abandon()
-        await self._destinations.stop()
+        await self._destinations.topics.stop()
         self.window.cache.close()
         self.held.sends.states.close()
 

@@ -1,15 +1,18 @@
-"""A cluster in memory, as far as a consumer's sends, states and progress need it."""
+"""A cluster in memory and virtual time, as far as a consumer's sends, states and progress need it."""
 
 import asyncio
 import contextlib
+import heapq
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import count
+from typing import Any, Final
 
 from aiokafka import TopicPartition
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
+from ringfence_client.dispatch.resting_turns import RetryClock
 from ringfence_client.testing.messages import record_of
 from ringfence_kafka.admin.topic_ids import TopicIdentity
 from ringfence_kafka.admin.topics import Described, TopicDescription
@@ -27,7 +30,6 @@ class MemoryLogs:
         self.logs: defaultdict[tuple[str, int], list[Any]] = defaultdict(list)
         """Records by topic and partition. The offset of a record is its index."""
         self.written: list[Any] = []
-        """All records in the order of their writes."""
 
     def describe(self, topic: str) -> TopicDescription | None:
         """Return a topic's description; None = it does not exist."""
@@ -38,10 +40,6 @@ class MemoryLogs:
         """Create a topic."""
         self._partitions[topic] = partitions
         self._config[topic] = config
-
-    def absent(self, topic: str) -> None:
-        """Let a topic not exist until it is created."""
-        self._partitions.setdefault(topic, 0)
 
     def append(self, batch: Outgoing) -> int:
         """Append a record batch; return its base offset."""
@@ -89,11 +87,12 @@ def _records(data: bytes) -> Iterator[Any]:
         yield from batch
 
 
-class MemoryTopics:
-    """Stand-in for :class:`ringfence_kafka.admin.topics.Topics`."""
+class MemoryCluster:
+    """Stand-in for :class:`ringfence_kafka.admin.cluster.Cluster`, its topics and offsets, and for the reader of its logs."""
 
     def __init__(self, logs: MemoryLogs) -> None:
         self._logs = logs
+        self.topics = self.offsets = self
 
     async def describe(self, names: Iterable[str]) -> Described:
         """Return the descriptions of existing topics."""
@@ -118,39 +117,15 @@ class MemoryTopics:
         """Return the descriptions of created topics."""
         return (await self.describe(names)).topics
 
-
-class MemoryOffsets:
-    """Stand-in for :class:`ringfence_kafka.admin.offsets.Offsets`."""
-
-    def __init__(self, logs: MemoryLogs) -> None:
-        self._logs = logs
-
     async def log_start(self, _topic: str, _partition: int) -> int:
         """Return the first offset."""
         return 0
-
-    async def stable_end(self, topic: str, partition: int) -> int:
-        """Return the same as :meth:`high_watermark`, because no transaction is open."""
-        return await self.high_watermark(topic, partition)
 
     async def high_watermark(self, topic: str, partition: int) -> int:
         """Return the offset of the next record."""
         return len(self._logs.logs[topic, partition])
 
-
-class MemoryCluster:
-    """Stand-in for :class:`ringfence_kafka.admin.cluster.Cluster`."""
-
-    def __init__(self, logs: MemoryLogs) -> None:
-        self.topics = MemoryTopics(logs)
-        self.offsets = MemoryOffsets(logs)
-
-
-class MemoryLogReader:
-    """Stand-in for :class:`ringfence_kafka.readers.log_reader.LogReader`."""
-
-    def __init__(self, logs: MemoryLogs) -> None:
-        self._logs = logs
+    stable_end = high_watermark  # no transaction is open
 
     async def read_range(
         self,
@@ -164,6 +139,9 @@ class MemoryLogReader:
         await consume(self._logs.logs[topic, partition][start:high_watermark])
         return high_watermark
 
+    async def stop(self) -> None:
+        """Do nothing."""
+
 
 class MemoryProducer:
     """Stand-in for the transactional producer. A transaction is appended in one step."""
@@ -174,7 +152,6 @@ class MemoryProducer:
         self._holds = holds
         self._resumed = asyncio.Event()
         self.holding = False
-        """Whether a transaction waits."""
 
     def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
         """Return the context of a transaction."""
@@ -203,3 +180,47 @@ class MemoryProducer:
     async def discard(self) -> None:
         """Stop the producer."""
         self.holding = False
+
+
+START_MS: Final = 1_700_000_000_000
+
+
+class VirtualTime(RetryClock):
+    """Clock that passes on request."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        """Time since the start, in seconds."""
+        self.delays: list[float] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = count()
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the epoch."""
+        return START_MS + round(self.now_s * 1000)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Schedule a call after these seconds."""
+        at = self.now_s + seconds
+        timer = asyncio.TimerHandle(at, callback, (), asyncio.get_running_loop())
+        self.delays.append(seconds)
+        heapq.heappush(self._timers, (at, next(self._numbers), timer))
+        return timer
+
+    @property
+    def next_at(self) -> float | None:
+        """Time of the next call, in seconds; None = no call."""
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def pass_until(self, moment: float) -> None:
+        """Let time pass until a moment, and run the due calls."""
+        self.now_s = max(self.now_s, moment)
+        while (due := self.next_at) is not None and due <= self.now_s:
+            _, _, timer = heapq.heappop(self._timers)
+            timer._run()
+
+    def forget(self) -> None:
+        """Drop all scheduled calls."""
+        self._timers.clear()

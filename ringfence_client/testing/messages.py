@@ -1,6 +1,7 @@
-"""Messages for tests: a value is enough."""
+"""Messages for tests, where a value is enough; and results: committed sends and dead letters, and the runs of the handler."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiokafka.structs import ConsumerRecord
@@ -8,6 +9,7 @@ from aiokafka.structs import ConsumerRecord
 from ringfence_client.handlers.effects import Data, Effects, encoded, encoded_headers
 from ringfence_client.handlers.envelope import DUPLICATE_ID_HEADER
 from ringfence_client.handlers.message import Fence, Message, PartNumber
+from ringfence_client.sends.destinations import ID_HEADER
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 
@@ -44,25 +46,9 @@ def message(
     A handler can be called with it directly. Then its sends are in ``message.effects.sends``, and its state is in ``message.state``. A
     bench uses its value, group, key, headers, IDs, timestamp, part and attempt, and computes the other fields as a consumer does.
 
-    Args:
-        value: Its value.
-        group: Its group; None = its key.
-        key: Its key; None = its group. Without both, it has no group.
-        headers: A dict, or pairs of name and value.
-        duplicate_id: Its duplicate ID, also written to the header ``_AMQ_DUPL_ID``.
-        timestamp: Milliseconds since the epoch.
-        address: The address that it was published to.
-        source: ``<topic>/<partition>/<offset>`` of its input.
-        offset: Its offset in the accepted topic.
-        partition: Its partition in the accepted topic.
-        attempt: Number of its attempt. With 3, two have failed.
-        fence: The fencing token.
-        part: Number of the part in its transaction.
-        redriven: Number of redrives.
-        sequence: The number of its ID.
-        first_here: Whether it is the first message of its group in this process.
-        state: The state of its group.
-        verdict: Verdict of an address that only observes.
+    The arguments are the attributes of :class:`ringfence_client.Message`. ``group``: None = its key. ``key``: None = its group; without both,
+    it has no group. ``headers``: a dict, or pairs of name and value. ``duplicate_id`` is also written to the header ``_AMQ_DUPL_ID``. With
+    ``attempt`` = 3, two have failed. ``state``: the state of its group.
     """
     key = encoded(key, "key")
     grouped = encoded(group, "group")
@@ -128,3 +114,74 @@ def record_of(
         topic, partition, offset, timestamp, 0, key, value, None,
         len(key or b""), len(value or b""), headers,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SentRecord:
+    """A record that readers of committed data see.
+
+    ``headers`` include a duplicate ID, which ``duplicate_id`` repeats. The ID, the partition, and the timestamp in milliseconds since the
+    epoch are not compared.
+    """
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    duplicate_id: bytes | None = field(default=None, compare=False)
+    partition: int = field(default=0, compare=False)
+    timestamp: int = field(default=0, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make given lists of headers comparable with written ones."""
+        object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
+
+    @classmethod
+    def from_record(cls, record: Any, address: AddressSettings | None) -> "SentRecord":
+        """Return a record of the topic of this address, or of no address."""
+        names = (ID_HEADER,) if address is None else address.id_headers or address.duplicate_id_headers
+        last = dict(record.headers)
+        found = next((value for name in names if (value := last.get(name))), None)
+        return cls(
+            record.topic, record.value, record.key, record.headers, found, record.partition, record.timestamp
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRecord:
+    """A dead letter. ``offset`` is that of its message in the accepted topic. Headers are not compared."""
+
+    group: bytes | None
+    value: bytes | None
+    reason: str
+    attempts: int
+    offset: int
+    redriven: int
+    headers: Sequence[tuple[str, bytes | None]] = field(compare=False)
+
+    @classmethod
+    def from_record(cls, record: Any) -> "DeadLetterRecord":
+        """Return a record of the dead-letter topic."""
+        headers = {name: value or b"" for name, value in record.headers}
+        return cls(
+            record.key,
+            record.value,
+            headers[wire_names.HEADER_REASON].decode(),
+            int(headers[wire_names.HEADER_ATTEMPTS]),
+            int(headers[wire_names.DEAD_LETTER_OFFSET]),
+            int(headers.get(wire_names.HEADER_REDRIVEN, 0)),
+            tuple(record.headers),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class HandlerRun:
+    """One call of the handler, with a message or a batch. ``error``: None = it returned, or still runs."""
+
+    messages: list[Message]
+    error: BaseException | None = None
+
+    @property
+    def message(self) -> Message:
+        """The first message."""
+        return self.messages[0]

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Self
 
 from aiokafka.errors import KafkaError
 
 from ringfence_client.consumer.consumer import GroupConsumer
-from ringfence_client.progress.open_record_watch import OpenRecordWatch
-from ringfence_client.progress.open_records import OpenRecords
+from ringfence_client.progress.open_records import OpenRecords, OpenRecordWatch
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.concurrency.timeouts import cancelled
 from ringfence_kafka.errors import RingfenceError
@@ -42,28 +43,19 @@ class LagMonitor:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        work = (self._watch(), self._measure(), self._count_letters())
-        self._tasks = [asyncio.create_task(item) for item in work]
+        work = (self.watch.run, partial(_repeat, self.measure), partial(_repeat, self.count_letters))
+        self._tasks = [asyncio.create_task(self._after_the_start(item)) for item in work]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             await cancelled(task)
 
-    async def _begun(self) -> None:
-        """Wait for the first assignment. Before it, the consumer itself reports why it is missing."""
+    async def _after_the_start(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work from the first assignment on. Before it, the consumer itself reports why it is missing."""
         while self._consumer.held_partitions.assigned is None:  # noqa: ASYNC110 - it is looked at beside the work
             await asyncio.sleep(START_S)
-
-    async def _watch(self) -> None:
-        await self._begun()
-        await self.watch.run()
-
-    async def _measure(self) -> None:
-        await self._begun()
-        while True:
-            await self.measure()
-            await asyncio.sleep(LAG_EVERY_S)
+        await work()
 
     @property
     def counts_letters(self) -> bool:
@@ -79,12 +71,6 @@ class LagMonitor:
     def knows_letters(self) -> bool:
         """Whether the last look was able to read the dead-letter topic."""
         return self._letters.knows(self._letter_topic)
-
-    async def _count_letters(self) -> None:
-        await self._begun()
-        while True:
-            await self.count_letters()
-            await asyncio.sleep(LAG_EVERY_S)
 
     async def count_letters(self) -> None:
         """Read new records of the dead-letter topic."""
@@ -109,3 +95,9 @@ class LagMonitor:
                 committed = await cluster.groups.committed_offset(topic, number)
                 return max(0, end - max(committed or 0, await cluster.offsets.log_start(topic, number)))
         return None
+
+
+async def _repeat(work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await work()
+        await asyncio.sleep(LAG_EVERY_S)

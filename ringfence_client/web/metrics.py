@@ -12,7 +12,7 @@ from prometheus_client.utils import floatToGoString
 
 from ringfence_client.consumer.consumer import GroupConsumer
 from ringfence_client.consumer.foreign_members import foreign_metric
-from ringfence_client.handlers.run_times import BOUNDS_S
+from ringfence_client.handlers.handler import BOUNDS_S
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric

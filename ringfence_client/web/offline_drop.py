@@ -11,8 +11,8 @@ from ringfence_client.partition.lease_acquisition import LeaseAcquisition
 from ringfence_client.progress.lease import LostError
 from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_client.sends.destinations import Destinations
-from ringfence_client.sends.state_store import StateReader
-from ringfence_client.web.group_lookup import find_groups
+from ringfence_client.sends.state_reader import StateReader
+from ringfence_client.web.group_rows import find_groups
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
@@ -64,21 +64,16 @@ async def change(
     Raises:
         NotOwnerError: The consumer group has members.
         LostError: A member joined meanwhile, or the topic was created again.
-        KafkaError: The cluster does not answer.
     """
     dead_letters = DeadLetters(await topics.prepare(settings, address, cluster), cluster.group_id)
-    progress = ProgressTopic(settings.kafka, settings.app.id, cluster)
+    progress = ProgressTopic(cluster, settings.app.id)
     await progress.start()
     options = ConsumerOptions()
-    memory = MemoryBudget(options.memory_max)
     opening = LeaseAcquisition(
-        settings.kafka,
-        settings.app.id,
-        cluster,
         progress,
         dead_letters,
         options,
-        memory,
+        MemoryBudget(options.memory_max),
         watch_of(cluster, address.accepted_topic),
         StateReader(cluster, Destinations(settings, address, cluster.group_id, cluster)),
     )

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ringfence_client.consumer.consumer import GroupConsumer
 from ringfence_client.handlers import group_names
-from ringfence_client.handlers.run_times import BOUNDS_S, RunTimes
+from ringfence_client.handlers.handler import BOUNDS_S, RunTimes
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_client.web.metrics import DRAINING, HELD, WAITING, head_age
 from ringfence_kafka.escaping import printable, shortened
@@ -40,15 +40,7 @@ def render(
     letters: OpenRecords | None,
     past: Charts,
 ) -> str:
-    """Return the document.
-
-    Args:
-        consumer: The consumer that shows its page.
-        health: Its answer at ``/health``.
-        lags: Waiting messages by partition; None = unknown.
-        letters: Open dead letters of the group; None = none, or another consumer of the group counts them.
-        past: Figures of the last hour.
-    """
+    """Return the document. ``letters``: None = none is open, or another consumer counts them; ``past``: figures of the last hour."""
     name = _text(f"{consumer.group} at {consumer.address.name}")
     faults = [*health["faults"]]
     if health["broker"] == "away":  # the cause of the other faults
@@ -69,13 +61,7 @@ def render(
         for title, keys, shown in _CHARTS
     )
     hour = f"<h2>The last hour</h2><div class=charts>{charts}</div>"
-    parts = (
-        _verdict(faults, health),
-        _runs(consumer),
-        hour,
-        _partitions(consumer, lags),
-        _failures(consumer),
-    )
+    parts = _verdict(faults, health), _runs(consumer), hour, _partitions(consumer, lags), _failures(consumer)
     show = f"ringfence groups show {shlex.quote(consumer.address.name)} --consumer-group {shlex.quote(consumer.group)}"
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>"
@@ -178,7 +164,7 @@ def _failures(consumer: GroupConsumer) -> str:
     items = "".join(
         f"<li><h3>{item.partition}/{item.offset} of group {_text(group_names.in_table(item.group))}, attempt {item.attempt}</h3>"
         f"<p>{_text(shortened(item.reason, 'the log has all'))}</p><p class=soft>{moment(item.at_ms / 1000)}</p></li>"
-        for item in reversed(consumer.dispatcher.recent_failures)
+        for item in reversed(consumer.dispatcher.attempts.recent_failures)
     )
     found = f"<ul class=findings>{items}</ul>" if items else "<p>None since this consumer began.</p>"
     return f"<h2>Last failed attempts</h2>{found}"
@@ -211,5 +197,4 @@ _CHARTS: Final = (
     ("age of the oldest message", ("oldest",), age),
     ("memory", ("rss", "buffered"), mebibytes),
 )
-"""Titles, figures and formats of the last hour's charts."""
 _LINES: Final = {"rss": "process", "buffered": "messages"}

@@ -11,12 +11,10 @@ from aiohttp import web
 from aiokafka.errors import KafkaError
 
 from ringfence_client.consumer.consumer import GroupConsumer
-from ringfence_client.handlers import group_names
-from ringfence_client.handlers.group_names import shown_or_none
+from ringfence_client.handlers.group_names import shown, shown_or_none
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import LostError
-from ringfence_client.web import group_lookup
-from ringfence_client.web.group_rows import group_rows
+from ringfence_client.web.group_rows import group_rows, named_groups
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics, figures
 from ringfence_client.web.page import render
@@ -76,15 +74,12 @@ async def serving(
 
 
 class _RefusedRequestError(Exception):
-    """A refused request; the text goes to the operator."""
-
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
 
 
 def _answering(page: _Page) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Return a request handler that answers with a page's result for the JSON body."""
 
     async def answer(request: web.Request) -> web.Response:
         try:
@@ -130,7 +125,10 @@ class Pages:
             "faults": consumer.faults,
             "running": dispatcher.running,
             "longest_runs": {
-                str(number): {"group": _name(message.group), "seconds": round(seconds, 3)}
+                str(number): {
+                    "group": None if message.group is None else shown(message.group),
+                    "seconds": round(seconds, 3),
+                }
                 for number, (message, seconds) in sorted(dispatcher.runs.longest().items())
             },
             "left_behind": dispatcher.runs.left_behind,
@@ -199,7 +197,7 @@ class Pages:
             below = await self._consumer.cluster.offsets.high_watermark(held.lease.topic, held.partition)
         try:
             async with asyncio.timeout(WRITE_LIMIT_S):
-                groups = await group_lookup.named(self._consumer.cluster, held, below)
+                groups = await named_groups(self._consumer.cluster, held, below)
         except (KafkaError, OSError, TimeoutError, LogStalledError) as error:
             text = f"the groups of what is blocked cannot be read now ({named(error)}); nothing is dropped"
             raise _RefusedRequestError(503, text) from error
@@ -270,7 +268,6 @@ async def _given_up(held: HeldPartition, group: bytes, chosen: list[int]) -> Ans
 
 
 async def _when_written(held: HeldPartition, answer: Answer) -> Answer:
-    """Return the answer when the changes are written."""
     held.writer.count_changes()
     try:
         async with asyncio.timeout(WRITE_LIMIT_S):
@@ -292,7 +289,3 @@ def _lost(body: Any) -> set[int]:
 
 def _acquired(held: HeldPartition, group: bytes) -> int:
     return next((item.acquired for item in held.window.ledger.groups() if item.group == group), 0)
-
-
-def _name(group: bytes | None) -> str | None:
-    return None if group is None else group_names.shown(group)

@@ -12,9 +12,7 @@ class AttemptLog:
     def __init__(self, progress: Progress, is_due: Callable[[int], bool]) -> None:
         """Load the counts of the last progress record. ``is_due`` returns whether a message is unfinished; other counts are dropped."""
         self.counts = {offset: count for offset, count in progress.attempts.items() if is_due(offset)}
-        """Number of attempts by offset."""
         self.failures = {offset: failed for offset, failed in progress.failures.items() if is_due(offset)}
-        """Failed attempts by offset."""
         self.delivered = progress.delivered
         """Every message that a handler ever received has a lower offset."""
         self.running: set[int] = set()

@@ -17,21 +17,10 @@ from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple
 
 _STALE_MIN: Final = 64
 """Number of entries of a heap, beyond two for each group, that start a sweep."""
-
-
-class Position(Protocol):
-    """Position of a message: a hashable value with a total order."""
-
-    def __lt__(self, other: Any, /) -> bool: ...
-
-    def __hash__(self) -> int: ...
-
-
-P = TypeVar("P", bound=Position)
 
 
 class GroupInfo(NamedTuple):
@@ -42,74 +31,68 @@ class GroupInfo(NamedTuple):
     """Unfinished messages, including acquired ones."""
     acquired: int
     owner: Hashable | None
-    head: Any
+    head: int
     """Position of the group's first unfinished message."""
     head_timestamp: int
     """Timestamp of the first unfinished message, in milliseconds since the epoch."""
 
 
-class _Group(Generic[P]):
+class _Group:
     """A group with unfinished messages, or one ungrouped message."""
 
     __slots__ = ("held", "name", "owner", "waiting")
 
     def __init__(self, name: bytes | None) -> None:
         self.name = name
-        self.owner: _Consumer[P] | None = None
-        self.waiting: list[P] = []
+        self.owner: _Consumer | None = None
+        self.waiting: list[int] = []
         """Heap of positions that no consumer holds."""
-        self.held: list[P] = []
+        self.held: list[int] = []
         """Positions that the owner holds, in ascending order."""
 
     @property
-    def head(self) -> P:
+    def head(self) -> int:
         """The first unfinished position."""
         if not self.held:
             return self.waiting[0]
         return min(self.held[0], self.waiting[0]) if self.waiting else self.held[0]
 
 
-class _Consumer(Generic[P]):
+class _Consumer:
     """A consumer that holds at least one message."""
 
     __slots__ = ("groups", "heads", "name")
 
     def __init__(self, name: Hashable) -> None:
         self.name = name
-        self.groups: dict[_Group[P], None] = {}
+        self.groups: dict[_Group, None] = {}
         """Groups that the consumer owns, as an ordered set."""
-        self.heads: list[P] = []
+        self.heads: list[int] = []
         """Heap of the first waiting positions of its groups."""
 
 
-class GroupLedger(Generic[P]):
+class GroupLedger:
     """Messages by position, and the groups that consumers own."""
 
     def __init__(self, prefetch: int = 1) -> None:
         """``prefetch``: limit of messages of one group that its owner holds at once, at least 1."""
-        if prefetch < 1:
-            raise ValueError(f"a prefetch of {prefetch} lets nobody acquire anything: 1 or more")
         self._prefetch = prefetch
-        self._messages: dict[P, tuple[_Group[P], int]] = {}
-        self._groups: dict[bytes, _Group[P]] = {}
-        self._ungrouped: dict[_Group[P], None] = {}
-        self._consumers: dict[Hashable, _Consumer[P]] = {}
-        self._free: list[P] = []
+        self._messages: dict[int, tuple[_Group, int]] = {}
+        self._groups: dict[bytes, _Group] = {}
+        self._ungrouped: dict[_Group, None] = {}
+        self._consumers: dict[Hashable, _Consumer] = {}
+        self._free: list[int] = []
 
     def __len__(self) -> int:
         """Return the number of unfinished messages."""
         return len(self._messages)
 
-    def append(self, position: P, group: bytes | None, timestamp: int) -> None:
-        """Add a message; positions may come in any order. ``group``: None = ungrouped; ``timestamp``: milliseconds since the epoch.
-
-        Raises:
-            ValueError: An unfinished message has this position.
-        """
+    def append(self, position: int, group: bytes | None, timestamp: int) -> None:
+        """Add a message; positions may come in any order. ``group``: None = ungrouped; ``timestamp``: milliseconds since the epoch."""
         if position in self._messages:
             there = self._messages[position][0].name
             raise ValueError(f"{position!r} is in the ledger already, in group {there!r}")
-        found: _Group[P] | None = self._groups.get(group) if group is not None else None
+        found: _Group | None = self._groups.get(group) if group is not None else None
         if found is None:
             found = _Group(group)
             if group is None:
@@ -121,7 +104,7 @@ class GroupLedger(Generic[P]):
         if found.waiting[0] is position:
             self._offer(found)
 
-    def acquire(self, consumer: Hashable) -> P | None:
+    def acquire(self, consumer: Hashable) -> int | None:
         """Acquire the oldest available message whose group is free or the consumer's own; None = no such message."""
         holder = self._consumers.get(consumer)
         heads, group = self._free, self._first(self._free, None)
@@ -142,10 +125,10 @@ class GroupLedger(Generic[P]):
         self._offer(group)
         return position
 
-    def acquire_more(self, consumer: Hashable) -> list[P]:
+    def acquire_more(self, consumer: Hashable) -> list[int]:
         """Acquire waiting messages of the consumer's own groups, up to the prefetch of each. Each group's messages are in order."""
         holder = self._consumers.get(consumer)
-        taken: list[P] = []
+        taken: list[int] = []
         for group in () if holder is None else holder.groups:
             while self._takable(group, holder):
                 position = heappop(group.waiting)
@@ -153,27 +136,15 @@ class GroupLedger(Generic[P]):
                 taken.append(position)
         return taken
 
-    def acknowledge(self, consumer: Hashable, position: P) -> None:
-        """Remove a message that the consumer holds and has processed.
-
-        Raises:
-            KeyError: The consumer does not hold the message; the text names the holder.
-        """
+    def acknowledge(self, consumer: Hashable, position: int) -> None:
+        """Remove a message that the consumer holds, because it is processed or rejected. A KeyError names another holder."""
         group, index = self._held(consumer, position)
         del group.held[index]
         del self._messages[position]
         self._settle(group)
 
-    def reject(self, consumer: Hashable, position: P) -> None:
-        """Remove a message that the consumer holds, as :meth:`acknowledge` does."""
-        self.acknowledge(consumer, position)
-
-    def release(self, consumer: Hashable, position: P) -> list[P]:
-        """Put back a message and the later ones of its group that the consumer holds; return them in order.
-
-        Raises:
-            KeyError: The consumer does not hold the message; the text names the holder.
-        """
+    def release(self, consumer: Hashable, position: int) -> list[int]:
+        """Put back a message and the later ones of its group that the consumer holds; return them in order. A KeyError names another holder."""
         group, index = self._held(consumer, position)
         released = group.held[index:]
         del group.held[index:]
@@ -182,7 +153,7 @@ class GroupLedger(Generic[P]):
         self._settle(group)
         return released
 
-    def close(self, consumer: Hashable) -> list[P]:
+    def close(self, consumer: Hashable) -> list[int]:
         """Put back all messages that the consumer holds, and free its groups; return the positions in order."""
         holder = self._consumers.get(consumer)
         if holder is None:
@@ -191,13 +162,13 @@ class GroupLedger(Generic[P]):
             chain.from_iterable(self.release(consumer, group.held[0]) for group in list(holder.groups))
         )
 
-    def purge(self, group: bytes | None) -> list[P]:
+    def purge(self, group: bytes | None) -> list[int]:
         """Drop the messages of a group that no consumer acquired, and return them in order. None = ungrouped messages."""
         if group is None:
-            chosen: Iterable[_Group[P]] = [group for group in self._ungrouped if group.owner is None]
+            chosen: Iterable[_Group] = [group for group in self._ungrouped if group.owner is None]
         else:
             chosen = [self._groups[group]] if group in self._groups else []
-        dropped: list[P] = []
+        dropped: list[int] = []
         for item in chosen:
             dropped += item.waiting
             item.waiting.clear()
@@ -208,7 +179,7 @@ class GroupLedger(Generic[P]):
         self._sweep(self._free, None)
         return sorted(dropped)
 
-    def skip(self, group: bytes) -> P | None:
+    def skip(self, group: bytes) -> int | None:
         """Drop and return the first message of a group without an owner; None = nothing was dropped."""
         found = self._groups.get(group)
         if found is None or found.owner is not None:
@@ -221,11 +192,10 @@ class GroupLedger(Generic[P]):
         self._sweep(self._free, None)
         return position
 
-    def claim(self, consumer: Hashable, group: bytes, count: int | None = None) -> list[P]:
+    def claim(self, consumer: Hashable, group: bytes, count: int | None = None) -> list[int]:
         """Acquire the waiting messages of a group beyond the prefetch: all of them, or until the consumer holds ``count``.
 
-        Returns:
-            All messages of the group that the consumer holds then, in order. Empty if another consumer owns the group.
+        Returns all messages of the group that the consumer holds then, in order. Empty if another consumer owns the group.
         """
         found = self._groups.get(group)
         if found is None or (found.owner is not None and found.owner.name != consumer):
@@ -255,22 +225,22 @@ class GroupLedger(Generic[P]):
         owned = sum(len(consumer.groups) for consumer in self._consumers.values())
         return len(self._groups) + len(self._ungrouped) - owned
 
-    def find(self, position: P) -> tuple[bytes | None, int] | None:
+    def find(self, position: int) -> tuple[bytes | None, int] | None:
         """Return the group and timestamp of an unfinished message."""
         message = self._messages.get(position)
         return None if message is None else (message[0].name, message[1])
 
-    def available(self, group: bytes) -> list[P]:
+    def available(self, group: bytes) -> list[int]:
         """Return the positions of a group that no consumer holds, unsorted."""
         found = self._groups.get(group)
         return [] if found is None else list(found.waiting)
 
-    def holds(self, consumer: Hashable) -> list[P]:
+    def holds(self, consumer: Hashable) -> list[int]:
         """Return all positions that the consumer holds, in order."""
         holder = self._consumers.get(consumer)
         return [] if holder is None else sorted(chain.from_iterable(group.held for group in holder.groups))
 
-    def _info(self, head: P, group: _Group[P]) -> GroupInfo:
+    def _info(self, head: int, group: _Group) -> GroupInfo:
         timestamp = self._messages[head][1]
         if group.name is None:
             acquired = sum(group.owner is not None for group in self._ungrouped)
@@ -279,24 +249,20 @@ class GroupLedger(Generic[P]):
         depth = len(group.waiting) + held
         return GroupInfo(group.name, depth, held, owner and owner.name, head, timestamp)
 
-    def _held(self, consumer: Hashable, position: P) -> tuple[_Group[P], int]:
+    def _held(self, consumer: Hashable, position: int) -> tuple[_Group, int]:
         """Return the group of a message that this consumer holds, and its index in ``held``."""
-        if position not in self._messages:
-            raise KeyError(
-                f"{position!r} is held by no consumer: {consumer!r} acts on what is finished, purged or was "
-                "never here"
-            )
-        group = self._messages[position][0]
-        index = bisect_left(group.held, position)
-        if group.owner is None or index == len(group.held) or group.held[index] != position:
-            raise KeyError(
-                f"{position!r} is held by no consumer: it waits, and {consumer!r} has to acquire it first"
-            )
-        if group.owner.name != consumer:
-            raise KeyError(f"{position!r} is held by {group.owner.name!r}, not by {consumer!r}")
-        return group, index
+        group = self._messages[position][0] if position in self._messages else None
+        if group is not None and group.owner is not None:
+            index = bisect_left(group.held, position)
+            if index < len(group.held) and group.held[index] == position:
+                if group.owner.name == consumer:
+                    return group, index
+                raise KeyError(f"{position} is held by {group.owner.name!r}, not by {consumer!r}")
+        raise KeyError(
+            f"{position} is held by no consumer, so {consumer!r} cannot end it: it waits, or is finished"
+        )
 
-    def _settle(self, group: _Group[P]) -> None:
+    def _settle(self, group: _Group) -> None:
         """Update the group's owner and heaps after a held message is removed or put back."""
         holder = group.owner
         if holder is not None and not group.held:
@@ -308,7 +274,7 @@ class GroupLedger(Generic[P]):
                 self._forget(group)
         self._offer(group)
 
-    def _forget(self, group: _Group[P]) -> None:
+    def _forget(self, group: _Group) -> None:
         if group.name is None:
             self._ungrouped.pop(group, None)
         else:
@@ -316,11 +282,11 @@ class GroupLedger(Generic[P]):
 
     # -- the heaps of heads -----------------------------------------------------------------------------------------
 
-    def _takable(self, group: _Group[P], owner: _Consumer[P] | None) -> bool:
+    def _takable(self, group: _Group, owner: _Consumer | None) -> bool:
         """Return whether this owner may take the group's first waiting message. None as owner stands for any consumer."""
         return group.owner is owner and bool(group.waiting) and len(group.held) < self._prefetch
 
-    def _offer(self, group: _Group[P]) -> None:
+    def _offer(self, group: _Group) -> None:
         """Push the group's head onto the heap of its owner, or of free groups, if a consumer may take it."""
         owner = group.owner
         if self._takable(group, owner):
@@ -328,7 +294,7 @@ class GroupLedger(Generic[P]):
             heappush(heads, group.waiting[0])
             self._sweep(heads, owner)
 
-    def _first(self, heads: list[P], owner: _Consumer[P] | None) -> _Group[P] | None:
+    def _first(self, heads: list[int], owner: _Consumer | None) -> _Group | None:
         """Return the group with the oldest head that this owner may take, and drop stale entries above it."""
         while heads:
             message = self._messages.get(heads[0])
@@ -339,7 +305,7 @@ class GroupLedger(Generic[P]):
             heappop(heads)
         return None
 
-    def _sweep(self, heads: list[P], owner: _Consumer[P] | None) -> None:
+    def _sweep(self, heads: list[int], owner: _Consumer | None) -> None:
         """Rebuild a heap when most entries are stale. The pushes that made them stale pay for the rebuild."""
         groups = len(self._groups) + len(self._ungrouped) if owner is None else len(owner.groups)
         if len(heads) <= 2 * groups + _STALE_MIN:

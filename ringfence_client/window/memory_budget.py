@@ -45,11 +45,9 @@ class MemoryBudget:
         self.bytes_max = bytes_max
         self.response_bytes_max = min(RESPONSE_BYTES_MAX, bytes_max // RESPONSE_PART)
         self.fetched = 0
-        """Bytes of records that are fetched and not taken."""
         self._kept_max = bytes_max - bytes_max // FETCHING_PART
         self._partitions: set[Partition] = set()
         self._own = self._kept_max // 2
-        """Share of each partition, in bytes."""
         self._more = 0
         """Bytes that all partitions together use beyond their own shares."""
 

@@ -56,15 +56,8 @@ class RecordCache:
         memory: MemoryBudget,
         available: Callable[[bytes], Iterable[int]] = lambda _: (),
     ) -> None:
-        """Start with an empty cache.
-
-        Args:
-            records_max: Limit of kept records.
-            memory: Memory of the process; :meth:`close` returns this partition's share.
-            available: Returns the offsets of a group that no handler holds.
-        """
+        """``memory``: :meth:`close` returns this partition's share. ``available`` returns the offsets of a group that no handler holds."""
         self.parked: set[int] = set()
-        """Offsets of parked messages."""
         self._records: dict[int, Any] = {}
         self.bytes = 0
         self._record_bytes = 0
@@ -82,7 +75,7 @@ class RecordCache:
         self._aside_bytes = 0
         self._waiting: dict[int, bytes | None] = {}
         """Messages that wait for an attempt or an operator, kept or not: groups by offset."""
-        self._evicted: set[int] = set()
+        self.evicted: set[int] = set()
         """Offsets that are parked because their messages wait."""
         self._stuck: dict[bytes, None] = {}
         """Groups that may have kept records behind a waiting message, the longest waiting first."""
@@ -108,7 +101,7 @@ class RecordCache:
     @property
     def backlog(self) -> int:
         """Number of messages that are parked for lack of room, and not because they wait."""
-        return len(self.parked) - len(self._evicted) - len(self._behind)
+        return len(self.parked) - len(self.evicted) - len(self._behind)
 
     def mark_waiting(self, offset: int, group: bytes | None) -> None:
         """Mark a message as waiting for an attempt or an operator. Its record may be parked to make room for others."""
@@ -140,10 +133,6 @@ class RecordCache:
         if offset in self._set_back:
             del self._set_back[offset]
             self._aside_bytes -= size(self._records[offset])
-
-    def is_evicted(self, offset: int) -> bool:
-        """Return whether a message is parked because it waits."""
-        return offset in self._evicted
 
     @property
     def full(self) -> bool:
@@ -198,7 +187,7 @@ class RecordCache:
                 if not (due and (self._room(group, share) or self._make_room(group, share))):
                     continue
             self.parked.discard(record.offset)
-            self._evicted.discard(record.offset)
+            self.evicted.discard(record.offset)
             self._behind.discard(record.offset)
             self._use(self._keep(share, record))
             touched[group] = None
@@ -218,7 +207,7 @@ class RecordCache:
         freed = MESSAGE_BYTES
         if record is None:
             self.parked.discard(offset)
-            self._evicted.discard(offset)
+            self.evicted.discard(offset)
             self._behind.discard(offset)
         else:
             bytes_kept = size(record)
@@ -294,7 +283,7 @@ class RecordCache:
         share = self._shares[group]
         used = self._park(share, offset)
         share.mark = _GONE  # it is read again when it is needed, and not before
-        self._evicted.add(offset)
+        self.evicted.add(offset)
         self._judge(group, share)
         self._use(-used)
 
@@ -302,7 +291,7 @@ class RecordCache:
         """Park the kept records of a group whose first message waits. Thousands of such groups would leave no room for others."""
         del self._stuck[group]
         share, used = self._shares[group], 0
-        first = share.parked.popleft() if self._head(share) in self._evicted else None
+        first = share.parked.popleft() if self._head(share) in self.evicted else None
         for offset in sorted(self._available(group), reverse=True):
             if offset in self._records and offset not in self._waiting:
                 used += self._park(share, offset)
@@ -324,7 +313,6 @@ class RecordCache:
         return used
 
     def _keep(self, share: _Share, record: Any) -> int:
-        """Keep a record; return the bytes that it uses."""
         self._records[record.offset] = record
         used = size(record)
         share.bytes += used

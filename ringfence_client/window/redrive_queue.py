@@ -1,6 +1,6 @@
 """Dead-lettered messages of one partition that are processed again. Pure."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from typing import Final
 
 from ringfence_client.progress.progress_record import Progress
@@ -19,26 +19,16 @@ class RedriveQueue:
 
     def __init__(self, progress: Progress) -> None:
         self.counts: dict[int, int] = dict(progress.redriven)
-        """Number of redrives by offset."""
         self.blocked: set[int] = set(progress.blocked)
         """Unfinished messages whose dead letters are written. They are not tried, and their groups wait."""
         self.owed: dict[int, bool] = dict.fromkeys(progress.again, False)
         """Messages that count as finished and are processed again; the value is whether the record is fetched."""
 
     def redrive(self, offset: int, number: int, *, finished: bool, unfinished: Container[int]) -> bool:
-        """Schedule a finished or blocked message to be processed again.
+        """Schedule a finished or blocked message to be processed again. ``number``: number of this redrive of the message, from 1.
 
-        Args:
-            offset: Offset of the message.
-            number: Number of this redrive of the message, from 1.
-            finished: Whether the watermark counts the message as finished.
-            unfinished: Unfinished messages. Their counts are kept.
-
-        Returns:
-            False if this redrive was requested before, or if the message is unfinished in any case.
-
-        Raises:
-            OverflowError: Too many redriven messages wait.
+        ``finished``: whether the watermark counts it as finished. The counts of ``unfinished`` messages are kept. Returns False if this redrive
+        was requested before, or if the message is unfinished in any case. Raises OverflowError if too many redriven messages wait.
         """
         if self.counts.get(offset, 0) >= number:
             return False
@@ -56,10 +46,6 @@ class RedriveQueue:
             if item not in self.owed and item not in unfinished:
                 del self.counts[item]
         return True
-
-    def lose_letters(self, offsets: Iterable[int]) -> None:
-        """Record that these blocked messages have no dead letters any more. The caller ends their wait."""
-        self.blocked.difference_update(offsets)
 
     def missing(self) -> list[int]:
         """Return the offsets of redriven messages whose records are not fetched, in order."""

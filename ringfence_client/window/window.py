@@ -19,7 +19,6 @@ from ringfence_client.window.redrive_queue import RedriveQueue
 _Known = TypeVar("_Known")
 
 RECORDS_MAX: Final = 10_000
-"""Limit of kept records of a partition."""
 PARKED_MAX: Final = 100_000
 """Limit of messages of a partition of which memory has only the offset."""
 SLOW: Final = 1_000
@@ -35,7 +34,6 @@ class End(Enum):
     """Result of a message."""
 
     ACK = auto()
-    """The handler acknowledged it."""
     REJECT = auto()
     """Its holder removes it: an operator dropped it, or its dead letter is committed."""
     DEAD_LETTER = auto()
@@ -58,16 +56,8 @@ class Window:
         records_max: int = RECORDS_MAX,
         gap: int = 0,
     ) -> None:
-        """Continue from the last holder's progress.
-
-        Args:
-            progress: Progress record of the last holder.
-            memory: Memory budget of the process.
-            prefetch: Limit of messages of one group that a handler holds.
-            records_max: Limit of kept records.
-            gap: Number of offsets that retention deleted before a handler processed them.
-        """
-        self.ledger: GroupLedger[int] = GroupLedger(prefetch)
+        """Continue from the last holder's progress. ``gap``: offsets that retention deleted before a handler processed them."""
+        self.ledger = GroupLedger(prefetch)
         self.watermark = Watermark(progress.next, progress.finished)
         self.redrives = RedriveQueue(progress)
         self.attempts = AttemptLog(
@@ -165,8 +155,7 @@ class Window:
     def unpark(self, records: Sequence[Any], *, always: bool) -> bool:
         """Keep the parked records among these while they have room; ``always`` keeps the first one even without room.
 
-        Returns:
-            False if another message has one of the offsets: the topic was created again. No record is kept then.
+        Returns False, and keeps none, if another message has one of the offsets: the topic was created again.
         """
         known = ((record, self.ledger.find(record.offset)) for record in records)
         if any(found is not None and found != (item.key, item.timestamp) for item, found in known):
@@ -185,20 +174,9 @@ class Window:
     # -- what is finished ------------------------------------------------------------------------------------
 
     def finish(self, offset: int, how: End, holder: Hashable = None) -> None:
-        """End a message. Its group continues, except behind a dead letter.
-
-        Args:
-            offset: Offset of the message.
-            how: Result of the message.
-            holder: The turn that acknowledges or rejects the message.
-
-        Raises:
-            KeyError: The holder does not hold the message.
-        """
-        if how is End.ACK:  # called for each message
+        """End a message with a result. Its group continues, except behind a dead letter. ``holder``: the turn that acknowledges or rejects it."""
+        if how is End.ACK or how is End.REJECT:  # called for each message
             self.ledger.acknowledge(holder, offset)
-        elif how is End.REJECT:
-            self.ledger.reject(holder, offset)
         elif how is not End.PURGE:
             self._count_finished(offset, unread=how is End.GONE)
             if how is End.DEAD_LETTER:
@@ -310,20 +288,9 @@ class Window:
         return min(AHEAD_MAX, max(AHEAD_MIN, AHEAD_INTERVALS * (self._given - self._given_then)))
 
     def progress(
-        self,
-        holder: str,
-        web: str,
-        *,
-        state: str = HELD,
-        token: int = 0,
-        beat: int = 0,
-        dead_lettered: Collection[int] = (),
-        blocking: Collection[int] = (),
-        outlived: bool = False,
-        topic_id: str = "",
-        states: str = "",
+        self, dead_lettered: Collection[int] = (), blocking: Collection[int] = (), *, outlived: bool = False
     ) -> Progress:
-        """Return the progress record for a successor. It reserves offsets ahead.
+        """Return the progress for a successor, without the facts about the holder. It reserves offsets ahead.
 
         ``dead_lettered`` and ``blocking``: messages that it counts as finished or blocked already; ``outlived``: a run continues that the
         consumer failed to stop.
@@ -334,26 +301,20 @@ class Window:
         blocked = redrives.blocked.union(blocking)
         return Progress(
             watermark.next,
-            watermark.runs(),
-            _without(attempts.counts, dead_lettered),
-            max(self.reserved, self.suspect_below, self._given + self._ahead),
-            holder,
-            web,
-            # The fetch has applied purges below the end already.
-            {group: run for group, run in self._purged.items() if run[1] > self.end},
-            state,
-            token,
-            attempts.delivered,
-            len(attempts.running.difference(dead_lettered)) or int(outlived),
-            beat,
-            _without(attempts.failures, dead_lettered),
-            topic_id,
-            tuple(sorted(number for number in redrives.owed if number not in dead_lettered)),
-            tuple(
+            finished=watermark.runs(),
+            attempts=_without(attempts.counts, dead_lettered),
+            failures=_without(attempts.failures, dead_lettered),
+            again=tuple(sorted(number for number in redrives.owed if number not in dead_lettered)),
+            blocked=tuple(
                 sorted(item for item in blocked if item in redrives.owed or not watermark.is_finished(item))
             ),
-            dict(redrives.counts),
-            states=states,
+            redriven=dict(redrives.counts),
+            reserved=max(self.reserved, self.suspect_below, self._given + self._ahead),
+            # The fetch has applied purges below the end already.
+            purged={group: run for group, run in self._purged.items() if run[1] > self.end},
+            state=HELD,
+            delivered=attempts.delivered,
+            running=len(attempts.running.difference(dead_lettered)) or int(outlived),
         )
 
 

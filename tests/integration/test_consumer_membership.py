@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ringfence_client import Message
-from ringfence_client.consumer import app_id_check, group_terms
+from ringfence_client.consumer import group_terms
 from ringfence_kafka.errors import ConfigurationError
 from tests.support.consumers.held_handler import Held
 from tests.support.consumers.in_process import Recorder, Running, consuming, numbered
@@ -91,7 +91,7 @@ async def test_members_that_do_not_go_together(
         running = await bench.start(Recorder(), on_dead_letter="park")
         await _until_each([running], 2)
         if at_once:
-            monkeypatch.setattr(app_id_check, "require", _nobody)
+            monkeypatch.setattr(group_terms, "require_app_id", _nobody)
             monkeypatch.setattr(group_terms, "unlike", _nobody)
         other = bench.launch(Recorder(), **({"on_dead_letter": "park"} | options))
         with pytest.raises(ConfigurationError, match=error):

@@ -105,8 +105,8 @@ MUTANTS: Final = (
         "A topic is created again beneath a consumer, which goes on at the old position.",
         Patch(
             "ringfence_client/consumer/partitions.py",
-            "if partition.lease.topic_id != identity.topic_id\n        ]",
-            "if not partition.lease.topic_id]",
+            "if partition.lease.topic_id != identity.topic_id and",
+            "if not partition.lease.topic_id and",
         ),
         f"{_GROUP_RECREATED_TESTS}::test_beneath_a_consumer[300]",
     ),
@@ -115,7 +115,7 @@ MUTANTS: Final = (
         "The progress topic is created again beneath a consumer: its partition is anybody's, under a token that was there before.",
         Patch(
             "ringfence_client/consumer/consumer.py",
-            "                self.held_partitions.write_again()\n",
+            "            self.held_partitions.write_again()\n",
             "",
         ),
         f"{_GROUP_RECREATED_TESTS}::test_progress_topic[8]",

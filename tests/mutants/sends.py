@@ -92,7 +92,7 @@ MUTANTS: Final = (
     Mutant(
         "fenced-holder-keeps-its-caches",
         "A handler that keeps groups in memory is not told that another process had them.",
-        Patch(_CLOSING, "self._ours.lost_groups.report(str(held), held.groups)\n        await held", "held"),
+        Patch(_CLOSING, "report_lost(self._ours.lost, str(held), held.groups)\n        await held", "held"),
         f"{_TESTS}::test_holders_that_freeze[{2**20}]",
     ),
     Mutant(

@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 from aiokafka import TopicPartition
 
-from ringfence_client.consumer.lost_groups import LostGroups
 from ringfence_client.consumer.partitions import HeldPartitions
 from ringfence_client.dispatch.dispatcher import Dispatcher
 from ringfence_client.handlers.message import Message
@@ -118,7 +117,7 @@ def _begun() -> tuple[_Group, Dispatcher, HeldPartitions]:
     group = _Group(ConsumerOptions(drain_timeout=0.2))
     dispatcher = Dispatcher(_nothing, cast(Any, None), group.options)
     held_partitions = HeldPartitions(
-        TOPIC, group.options, dispatcher, cast(Any, SimpleNamespace(read_parked=None)), LostGroups(None)
+        TOPIC, group.options, dispatcher, cast(Any, SimpleNamespace(read_parked=None)), None
     )
     held_partitions.attach(group.consumer(), cast(Any, group))
     held_partitions.membership = cast(Any, group)

@@ -118,7 +118,7 @@ class Partition(RuleBasedStateMachine):
         above = {number for number in self.finished if number > floor}
 
         assert (self.watermark.next, self.watermark.runs()) == (floor, _runs(above))
-        assert self.watermark.unfinished == len(self.due)
+        assert len(self.watermark._unfinished) == len(self.due)
         assert [self.watermark.is_finished(index) for index in range(HORIZON)] == [
             index in self.finished for index in range(HORIZON)
         ]

@@ -20,12 +20,12 @@ import ringfence_client.consumer.fetch_loop
 import ringfence_client.consumer.topic_watch
 import ringfence_client.dispatch.attempt
 import ringfence_client.dispatch.dispatcher
-import ringfence_client.handlers.backoff
-import ringfence_client.partition.beginning_log
+import ringfence_client.handlers.retries
 import ringfence_client.partition.lease_acquisition
 import ringfence_client.partition.parked_reader
 import ringfence_client.progress.progress_record
-import ringfence_client.sends.state_store
+import ringfence_client.progress.resume_offset
+import ringfence_client.sends.state_reader
 import ringfence_client.sends.target_topics
 import ringfence_kafka.producer.shared_clients
 import ringfence_kafka.producer.transactional
@@ -183,11 +183,11 @@ def simulated() -> Iterator[None]:
         (time, "perf_counter", _virtual_monotonic),
         (time, "time", _virtual_wall),
         (timeouts, "random", DICE),
-        (ringfence_client.handlers.backoff, "random", JITTER),
+        (ringfence_client.handlers.retries, "random", JITTER),
         (tables.table_restore, "secrets", DICE),
         (tables.rocksdb.lane_store, "Store", MemoryStore),
         (agents.lane.cursor, "log", _EAR),
-        (ringfence_client.partition.beginning_log, "log", _EAR),
+        (ringfence_client.progress.resume_offset, "log", _EAR),
         (ringfence_client.partition.parked_reader, "log", _EAR),
         (LogReader, "read_range", admin.read_range),
         (LogReader, "newest_values", admin.newest_values),
@@ -201,7 +201,7 @@ def simulated() -> Iterator[None]:
         (internals, "never_create", _nothing),
         (time, "clock_gettime", _virtual_gettime),
         (ringfence_client.partition.lease_acquisition, "uuid", DICE),
-        (ringfence_client.sends.state_store, "StateCache", WorldsCache),
+        (ringfence_client.sends.state_reader, "StateCache", WorldsCache),
         (PartitionSends, "resolve", resolve),
         (PartitionSends, "resolve_at_once", resolve_at_once),
         (ringfence_client.sends.target_topics, "REFUSED_S", REFUSED_S),

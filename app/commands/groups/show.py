@@ -173,7 +173,7 @@ async def progresses(settings: Settings, address: AddressSettings, cluster: Clus
     ]
     if name not in counts:
         return [None for _ in keys]
-    topic = ProgressTopic(settings.kafka, settings.app.id, cluster)
+    topic = ProgressTopic(cluster, settings.app.id)
     await topic.start()
     try:
         return list(await asyncio.gather(*(topic.latest(key) for key in keys)))

@@ -69,7 +69,7 @@ class RedriveLog:
             made = await self.cluster.topics.await_created([progress], APPEAR_LIMIT_S)
             counts[progress] = made[progress].partitions
         if progress in counts:
-            self.progress = ProgressTopic(self.kafka, self.app_id, self.cluster)
+            self.progress = ProgressTopic(self.cluster, self.app_id)
             await self.progress.start()
         self.partitions = counts[self.topic]
 
@@ -164,9 +164,13 @@ class RedrivePartition:
             watermark.finish(offset)
         self._beat += 1
         written = Progress(
-            watermark.next, watermark.runs(), holder=HOLDER, beat=self._beat, topic_id=self.log.topic_id
+            watermark.next,
+            finished=watermark.runs(),
+            holder=HOLDER,
+            beat=self._beat,
+            topic_id=self.log.topic_id,
         )
-        change = self._parts.change(written.by_offset())
+        change = self._parts.change(written)
         records = progress_record.records(self._key, written, change)
         places = [
             Outgoing(progress.name, progress.home(self._key), batch)

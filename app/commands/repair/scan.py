@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 
 from app.commands.repair.records import Place, Refused, Wanted, parse
 from app.commands.repair.redrive_log import RedriveLog, RedrivePartition
-from ringfence_client.web.group_lookup import APART_MAX
+from ringfence_client.web.group_rows import APART_MAX
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, named

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ringfence_client import Message, Reject, Release, Retry
-from ringfence_client.consumer.lost_groups import Lost
+from ringfence_client.consumer.partition_task import Lost
 from tests.simulator.loop import ProcessLoop
 
 HANDLED: Final = "ok"

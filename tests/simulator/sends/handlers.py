@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from ringfence_client import Message
 from ringfence_client.handlers.effects import Effects
-from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.sends.outbox import OutgoingRecord
 from ringfence_client.sends.partition_sends import PartitionSends
 from ringfence_client.sends.target_topics import SendError
 from tests.simulator.consumers.handlers import HANDLED, IN_VAIN, Handling, Run

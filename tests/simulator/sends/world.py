@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any, Final
 
-from ringfence_client.sends.state_store import StateCache
+from ringfence_client.sends.state_reader import StateCache
 from ringfence_kafka.protocol import wire_names
 from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.kafka.logs import Stored

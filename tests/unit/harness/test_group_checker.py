@@ -72,8 +72,12 @@ LOST, REPEATED, OVERLAPPED = Anomaly.LOST, Anomaly.REPEATED, Anomaly.OVERLAPPED
         ([run(0, 0, pid=B), *FROM_THE_BEGINNING[1:]], [Disturbance(A, 2)], [REPEATED]),
         # What is written is not done again, even after a kill: below the next offset, or in a finished range.
         (FROM_THE_BEGINNING, [Disturbance(A, 2), written(2, Progress(1))], [Anomaly.REDONE]),
-        (FROM_THE_BEGINNING, [Disturbance(A, 2), written(2, Progress(0, [(10, 11)]))], [Anomaly.REDONE]),
-        (FROM_THE_BEGINNING, [Disturbance(A, 2), written(2, Progress(0, [(1, 10)]))], []),
+        (
+            FROM_THE_BEGINNING,
+            [Disturbance(A, 2), written(2, Progress(0, finished=[(10, 11)]))],
+            [Anomaly.REDONE],
+        ),
+        (FROM_THE_BEGINNING, [Disturbance(A, 2), written(2, Progress(0, finished=[(1, 10)]))], []),
         (FROM_THE_BEGINNING, [Disturbance(A, 2), written(2, Progress(1), partition=1)], []),
         (GOOD, [written(1.2, Progress(11))], []),  # it began before
         (GOOD, [written(0.9, Progress(11))], [Anomaly.REDONE]),

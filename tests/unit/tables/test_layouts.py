@@ -104,7 +104,7 @@ def test_a_progress_record() -> None:
     progress = progress_record.decode(json.dumps(PROGRESS).encode())
 
     assert progress == Progress(
-        4, [], {5: 2}, failures={5: Failures(1, 77)}, reserved=9, holder="h", state="held", token=3, delivered=6, running=1, beat=8,
+        4, finished=[], attempts={5: 2}, failures={5: Failures(1, 77)}, reserved=9, holder="h", state="held", token=3, delivered=6, running=1, beat=8,
         topic_id="t",
     )  # fmt: skip
     assert json.loads(progress_record.encode(progress)) == PROGRESS

@@ -23,7 +23,7 @@ def _member(stated: Terms | None, owned: Owned, app_id: str | None = "shop") -> 
 
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, Terms | None]]:
     given, told = assigned(members)
-    return given, {name: group_terms.refused_by(data) for name, data in told.items()}
+    return given, {name: group_terms.TERMS.refused_by(data) for name, data in told.items()}
 
 
 def test_who_states_nothing_gets_nothing() -> None:
@@ -50,7 +50,7 @@ async def test_a_newcomer_looks_first() -> None:
     async def found(*members: Any) -> str:
         return await group_terms.unlike(cast("Cluster", GroupDouble(*members)), "t", FLOW)
 
-    elsewhere = Said(0, ["u"], json.dumps({group_terms.STATED_KEY: PARK}).encode())
+    elsewhere = Said(0, ["u"], json.dumps({group_terms.TERMS.key: PARK}).encode())
 
     assert await found(_member(PARK, {})) == 'on_dead_letter = "park" in the group and "flow" here'
     assert await found(_member(FLOW, {}), _member(None, {})) == ""

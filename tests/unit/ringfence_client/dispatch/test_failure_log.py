@@ -1,6 +1,5 @@
 """Log lines about failed attempts and dead letters."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,14 +10,13 @@ from ringfence_client.handlers.handler import HandlerRuns
 MESSAGE: Any = object()
 
 
-def test_many_failures_are_summarised(caplog: pytest.LogCaptureFixture) -> None:
+async def test_many_failures_are_summarised(caplog: pytest.LogCaptureFixture) -> None:
     """The first ones have a line each, the rest of ten seconds is one line, and then lines come again."""
-    due: list[Callable[[], None]] = []
-    failures = FailureLog(lambda _, function: due.append(function))
+    failures = FailureLog()
     for number in range(500):
         failures.attempt_failed(f"attempt {number}")
     failures.dead_letter("letter", None)
-    due.pop()()
+    failures._summarise()
     failures.attempt_failed("later")
 
     lines = [record.getMessage() for record in caplog.records]

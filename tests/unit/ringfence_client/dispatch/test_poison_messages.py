@@ -12,6 +12,8 @@ from ringfence_client.dispatch.turn import Turn
 
 
 class _Turn:
+    startable = Turn.startable
+
     def __init__(self, number: int, held: Any) -> None:
         self.offsets = [number]
         self.held = held

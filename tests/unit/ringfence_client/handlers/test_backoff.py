@@ -14,7 +14,7 @@ def delays_of(**options: Any) -> list[float]:
     policy = ConsumerOptions(retry_jitter=0.0, **options).policy
     now, delays = 0.0, list[float]()
     for attempt in itertools.count(1):
-        if policy.exhausted(attempt):
+        if attempt >= policy.max_attempts:
             break
         delays.append(policy.delay(attempt, Failures(attempt, 0), round(now * 1000)))
         now += delays[-1]

@@ -7,7 +7,7 @@ from ringfence_client.handlers.retries import Failures, RetryPolicy
 def test_default_outlives_minutes() -> None:
     """The default policy tries a message five times within ten minutes, soon at first."""
     policy, begun = ConsumerOptions().policy, [0.0]
-    while not policy.exhausted(attempt := len(begun)):
+    while (attempt := len(begun)) < policy.max_attempts:
         begun.append(begun[-1] + policy.delay(attempt, Failures(attempt, 0), round(begun[-1] * 1000)))
 
     assert len(begun) == 5

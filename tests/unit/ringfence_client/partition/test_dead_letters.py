@@ -21,7 +21,7 @@ def _outgoing(letters: list[Fetched], bytes_max: int = 100_000) -> list[Outgoing
     return of.outgoing([DeadLetter(letter, "no", 1) for letter in letters], _Producer())  # type: ignore[arg-type]
 
 
-def test_those_of_a_partition_go_together() -> None:
+async def test_those_of_a_partition_go_together() -> None:
     """Dead letters of one partition go into one batch, as far as there is room, because each batch is a round trip."""
     keyed = [Fetched(offset, b"%d" % (offset % 2)) for offset in range(100)]
     alone = [Fetched(offset, None) for offset in range(100, 150)]
@@ -32,7 +32,7 @@ def test_those_of_a_partition_go_together() -> None:
 
 
 @pytest.mark.parametrize("bytes_max", [5_000, 1_000_000])
-def test_as_far_as_there_is_room(bytes_max: int) -> None:
+async def test_as_far_as_there_is_room(bytes_max: int) -> None:
     """A batch never exceeds the limit of the topic or of the producer."""
     found = _outgoing([Fetched(offset, None, b"x" * 1_000) for offset in range(200)], bytes_max)
 

@@ -20,7 +20,7 @@ async def test_a_record_that_is_gone_is_counted(monkeypatch: pytest.MonkeyPatch,
     """A message that handlers never get is counted, parked or redriven."""
     counts: Counter[str] = Counter()
     unused: Any = None
-    reader = ParkedReader(unused, unused, counts)
+    reader = ParkedReader(unused, counts)
     window = Window(Progress(5, again=(1,)), memory=MemoryBudget(2**20), records_max=2)
     window.feed(of(b"a", *range(5, 10)))
     writer = SimpleNamespace(count_changes=lambda: None)

@@ -10,7 +10,9 @@ from ringfence_client.progress.progress_record import Progress, ProgressFormatEr
 
 def _document(**changed: Any) -> bytes:
     """Return a good record, with something changed; ``...`` = left out."""
-    progress = Progress(5, [(7, 9)], {6: 2}, 20, "me", "http://here", state="held")
+    progress = Progress(
+        5, finished=[(7, 9)], attempts={6: 2}, reserved=20, holder="me", web="http://here", state="held"
+    )
     document = json.loads(progress_record.encode(progress))
     document.update(changed)
     return json.dumps({key: value for key, value in document.items() if value is not ...}).encode()
@@ -18,12 +20,12 @@ def _document(**changed: Any) -> bytes:
 
 def test_round_trip() -> None:
     progress = Progress(
-        5, [(7, 9), (12, 13)], {6: 2, 11: 1}, 20_000, "me", "http://here:1", purged={b"\xff": (6, 9)}, state="draining", token=7,
+        5, finished=[(7, 9), (12, 13)], attempts={6: 2, 11: 1}, reserved=20_000, holder="me", web="http://here:1", purged={b"\xff": (6, 9)}, state="draining", token=7,
         delivered=13, running=2, beat=99, topic_id="A", states="B",
     )  # fmt: skip
 
     assert progress_record.decode(progress_record.encode(progress)) == progress
-    assert progress_record.decode(progress_record.encode(Progress(0))) == Progress(0, [])
+    assert progress_record.decode(progress_record.encode(Progress(0))) == Progress(0, finished=[])
 
 
 def test_key() -> None:

@@ -33,7 +33,7 @@ class _Topic:
 
     def write(self, progress: Progress, *, committed: bool = True) -> None:
         """Write a record; ``committed`` = the transaction is, and its writer knows."""
-        records = progress_record.records(KEY, progress, self.layout.change(progress.by_offset()))
+        records = progress_record.records(KEY, progress, self.layout.change(progress))
         sizes = [len(value or b"") for _, value in records]
         self.written, self.largest = sum(sizes), max(sizes)
         if not committed:
@@ -61,9 +61,9 @@ def _failing(offsets: list[int], **others: object) -> Progress:
     """Return progress in which these messages failed, and all others up to the last one are finished."""
     progress = Progress(
         offsets[0],
-        _between(offsets),
-        {offset: 1 + offset % 7 for offset in offsets},
-        offsets[-1] + 20_000,
+        finished=_between(offsets),
+        attempts={offset: 1 + offset % 7 for offset in offsets},
+        reserved=offsets[-1] + 20_000,
         state="held",
         token=3,
         beat=7,
@@ -130,7 +130,7 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     unfinished: dict[int, None] = {}
     names = "attempts", "failures", "again", "blocked", "redriven"
     maps: dict[str, dict[int, object]] = {name: {} for name in names}
-    end, committed = 100, Progress(100, [])
+    end, committed = 100, Progress(100, finished=[])
     topic.write(committed)
     for step in range(150):
         grow = chance.random() < (0.7 if step < 80 else 0.3)
@@ -152,8 +152,8 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         offsets = [*unfinished, end]
         progress = Progress(
             offsets[0],
-            _between(offsets),
-            dict(maps["attempts"]),  # type: ignore[arg-type]
+            finished=_between(offsets),
+            attempts=dict(maps["attempts"]),  # type: ignore[arg-type]
             beat=step,
             failures=dict(maps["failures"]),  # type: ignore[arg-type]
             again=tuple(sorted(maps["again"])),

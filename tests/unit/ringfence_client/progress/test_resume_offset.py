@@ -8,7 +8,7 @@ from ringfence_client.progress.progress_record import HELD, Progress
 from ringfence_client.progress.resume_offset import Log, Resumption, resume
 
 RECORD = Progress(
-    100, [(110, 120)], {105: 2}, 200, "other", purged={b"g": (120, 150)}, state=HELD, token=7, delivered=121, topic_id="A",
+    100, finished=[(110, 120)], attempts={105: 2}, reserved=200, holder="other", purged={b"g": (120, 150)}, state=HELD, token=7, delivered=121, topic_id="A",
 )  # fmt: skip
 LOG = Log("A", 100, 0, 500)
 FRESH = Progress(0, topic_id="B")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ringfence_client.receipts import changelog_records
-from ringfence_client.receipts.changelog_records import Place, id_of, place_of, read_state
+from ringfence_client.receipts import lane_memory as changelog_records
+from ringfence_client.receipts.lane_memory import Place, id_of, place_of, read_state
 from ringfence_kafka.protocol import stored_ids
 from tables import codec
 from tables.codec import Meta, Origin

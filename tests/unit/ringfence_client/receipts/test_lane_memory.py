@@ -6,8 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from ringfence_client.receipts import lane_memory
-from ringfence_client.receipts.changelog_records import Place
-from ringfence_client.receipts.lane_memory import Awaited, LaneMemory, Target
+from ringfence_client.receipts.lane_memory import Awaited, LaneMemory, Place, Target
 from tables import codec
 from tables.codec import Meta, Origin
 

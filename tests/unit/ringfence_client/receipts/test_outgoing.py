@@ -79,8 +79,8 @@ def test_transaction() -> None:
     [
         ({"duplicate_id_from": ["header:a", "key"]}, {"duplicate_id": "a"}, "the header:a, key of a mess"),
         ({}, {"value": None, "duplicate_id": "a"}, "neither a value nor a key"),
-        ({}, {"headers": [("_RF_SOURCE", "a")]}, "Ringfence's own: rename it"),
-        ({}, {"duplicate_id": 1}, "1 is of type int: give bytes or a string"),
+        ({}, {"headers": [("_RF_SOURCE", "a")]}, "which Ringfence itself writes: choose another name"),
+        ({}, {"duplicate_id": 1}, "duplicate_id is of type int: give bytes or str"),
         ({}, dict(zip(("value", "headers"), envelope([Part("v")]), strict=True)), "no ID of its own"),
     ],
 )

@@ -12,7 +12,7 @@ from ringfence_client.handlers.message import Message
 from ringfence_client.sends import destinations as module
 from ringfence_client.sends import target_topics
 from ringfence_client.sends.destinations import Destinations
-from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.sends.outbox import OutgoingRecord
 from ringfence_client.sends.target_topics import HiddenTopicError, SendError
 from ringfence_client.testing import message
 from ringfence_kafka.admin.topics import Described, TopicDescription
@@ -178,7 +178,7 @@ async def test_a_refusal_has_the_topic_looked_at_anew(monkeypatch: pytest.Monkey
         await found.resolve(origin.effects)
     now += target_topics.REFUSED_S + 1
     assert await found.resolve(origin.effects)
-    await found.stop()
+    await found.topics.stop()
 
 
 async def test_topics_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ async def test_topics_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert before.partition == (murmur2(b"group") & 0x7FFFFFFF) % 4
     assert after.partition == (murmur2(b"group") & 0x7FFFFFFF) % 400
-    await found.stop()
+    await found.topics.stop()
 
 
 async def test_a_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,4 +226,4 @@ async def test_a_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> 
     assert await found.resolve(sick.effects)
     assert await found.resolve(healthy.effects)
     assert found.resolve_at_once(sick.effects) is not None
-    await found.stop()
+    await found.topics.stop()

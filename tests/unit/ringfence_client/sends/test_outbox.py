@@ -1,7 +1,6 @@
 """Records that wait for a transaction."""
 
-from ringfence_client.sends.outbox import FULL_BYTES, HURRY_BYTES, Outbox
-from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.sends.outbox import FULL_BYTES, HURRY_BYTES, Outbox, OutgoingRecord
 
 
 def _record(value: bytes, size: int = 10) -> OutgoingRecord:

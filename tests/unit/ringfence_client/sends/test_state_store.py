@@ -9,9 +9,10 @@ from aiokafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 
 from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
-from ringfence_client.sends.state_store import StateCache, StateReader, StateStore
+from ringfence_client.sends.state_reader import StateCache, StateReader
+from ringfence_client.sends.state_store import UNREAD, StateStore
 from ringfence_client.sends.target_topics import HiddenTopicError, SendError
-from ringfence_client.testing.memory_cluster import MemoryCluster, MemoryLogReader, MemoryLogs
+from ringfence_client.testing.memory_cluster import MemoryCluster, MemoryLogs
 from ringfence_kafka.config.load import validate
 
 SETTINGS = validate({"app": {"id": "shop"}, "addresses": [{"name": "orders"}]})
@@ -23,17 +24,13 @@ class _Reader(StateReader):
 
     def __init__(self, logs: MemoryLogs, cache_bytes: int = 2**20) -> None:
         cluster: Any = MemoryCluster(logs)
-        super().__init__(cluster, Destinations(SETTINGS, SETTINGS.addresses[0], "billing", cluster))
+        super().__init__(cluster, Destinations(SETTINGS, SETTINGS.addresses[0], "billing", cluster), self)
         self.cache = StateCache(cache_bytes)
-        self.memory = MemoryLogReader(logs)
+        self.memory = MemoryCluster(logs)
         self.read: list[tuple[int, int]] = []
         self.error: Exception | None = None
         self.reading: Callable[[], Awaitable[None]] | None = None
         """Awaited during a read."""
-
-    @property
-    def log_reader(self) -> Any:
-        return self
 
     async def read_range(self, topic: str, partition: int, start: int, end: int, consume: Any) -> int:
         if self.error is not None:
@@ -77,7 +74,7 @@ def _groups(count: int) -> Iterable[bytes]:
 
 
 async def _loaded(store: StateStore, groups: Iterable[bytes]) -> Sequence[bytes | None]:
-    return [store.peek(group) if store.is_known(group) else await store.load(group) for group in groups]
+    return [await store.load(group) if (known := store.peek(group)) is UNREAD else known for group in groups]
 
 
 async def test_read_at_the_first_message_of_a_group() -> None:
@@ -89,7 +86,7 @@ async def test_read_at_the_first_message_of_a_group() -> None:
 
     store, reader = cluster.open()
     assert reader.read == []
-    assert not store.is_known(b"g3")
+    assert store.peek(b"g3") is UNREAD
     assert await _loaded(store, [b"g0", b"g1", b"g2", b"g3", b"new"]) == [
         b"state of g0", None, b"newer", b"state of g3", None,
     ]  # fmt: skip
@@ -154,7 +151,7 @@ async def test_a_state_that_could_not_be_read_is_not_missing() -> None:
 
     reader.error = None
     await store.prepare()
-    assert not store.is_known(b"b")
+    assert store.peek(b"b") is UNREAD
     assert await store.load(b"b") == b"2"
 
 
@@ -178,8 +175,8 @@ async def test_a_write_beside_a_read(state: bytes | None, offsets: dict[bytes, i
     reader.reading = write
     assert await store.load(b"a") == b"2"
     assert reader.reading is None
-    known = store.peek(b"b") if store.is_known(b"b") else "to be read"
-    assert known in ({None} if state is None else {b"3", "to be read"})
+    known = store.peek(b"b")
+    assert known in ({None} if state is None else {b"3", UNREAD})
     if state is not None:
         cluster.logs.append_record(TOPIC, 0, 0, b"b", state)
         assert await store.load(b"b") == state
@@ -213,10 +210,10 @@ async def test_a_topic_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
         patched.setattr(reader.destinations, "state_partitions", hidden)
         assert await store.load(b"g") is None
     assert store.fault == "this user may not describe it"
-    assert store.is_known(b"g")
+    assert store.peek(b"g") is not UNREAD
     assert not store.is_absent
     monkeypatch.setattr(store, "_look_again_at", 0.0)
-    assert not store.is_known(b"g")
+    assert store.peek(b"g") is UNREAD
     assert await store.load(b"g") is None
     assert store.fault == ""
 
@@ -264,7 +261,7 @@ async def test_a_deleted_topic_is_an_error(caplog: pytest.LogCaptureFixture) -> 
     assert "are lost" not in caplog.text
 
     cluster.logs.create(TOPIC, 0, {})
-    reader.destinations.forget_state_topic()
+    reader.destinations.topics.forget(reader.destinations.state_topic)
     for _ in range(2):
         assert await StateStore(reader, Outbox(), first.topic_id).load(b"g1") is None
     assert caplog.text.count(f"{TOPIC} was deleted: its states are lost") == 1

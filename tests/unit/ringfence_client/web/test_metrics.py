@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ringfence_client.handlers.run_times import RunTimes
+from ringfence_client.handlers.handler import RunTimes
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_client.web.web import Pages

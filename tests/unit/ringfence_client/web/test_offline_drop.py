@@ -35,7 +35,7 @@ class _Partition:
         pass
 
     async def persisted(self) -> None:
-        self.written = self.window.progress("me", "")
+        self.written = self.window.progress()
 
     async def abandon(self) -> None:
         self.abandoned = True
@@ -55,7 +55,7 @@ async def _drop(monkeypatch: pytest.MonkeyPatch, partition: _Partition, group: b
     topic = SimpleNamespace(start=partition.nothing, stop=partition.nothing)
     monkeypatch.setattr(offline_drop, "ProgressTopic", lambda *_: topic)
     monkeypatch.setattr(topics, "prepare", partition.nothing)
-    cluster: Any = SimpleNamespace(group_id="billing")
+    cluster: Any = SimpleNamespace(group_id="billing", kafka=settings.kafka)
     await offline_drop.drop_below(settings, settings.addresses[0], cluster, 0, group, below, "T", print)
 
 

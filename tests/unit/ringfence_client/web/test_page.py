@@ -60,7 +60,7 @@ def test_the_last_failures() -> None:
     for index in range(RECENT_MAX + 5):
         text = f"ValueError: {EVIL} {index}\x1b"
         failed = FailedAttempt(1_795_852_800_000, 0, index, EVIL.encode(), 3, text)
-        consumer.dispatcher.recent_failures.append(failed)
+        consumer.dispatcher.attempts.recent_failures.append(failed)
     page = _page(consumer)
 
     assert page.count("ValueError") == RECENT_MAX

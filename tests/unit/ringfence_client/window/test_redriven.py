@@ -19,7 +19,7 @@ def _window(progress: Progress) -> Window:
 
 
 def _written(window: Window, **options: object) -> Progress:
-    return decode(encode(window.progress("me", "", **options)))  # type: ignore[arg-type]
+    return decode(encode(window.progress(**options)))  # type: ignore[arg-type]
 
 
 def _do_next(window: Window) -> int | None:

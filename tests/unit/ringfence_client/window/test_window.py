@@ -45,7 +45,7 @@ def test_holes() -> None:
 
 def test_stored_runs() -> None:
     """Messages above ``next`` that the last holder finished are not repeated, and are recorded again."""
-    window = _window(Progress(5, [(6, 8), (10, 11)]))
+    window = _window(Progress(5, finished=[(6, 8), (10, 11)]))
 
     window.feed(of(b"a", *range(5, 12)))
     assert [_finish_next(window) for _ in range(5)] == [5, 8, 9, 11, None]
@@ -57,7 +57,7 @@ def test_stored_runs() -> None:
 
 def test_attempts() -> None:
     """Attempts continue from the last holder's count. One that is taken back does not count, and a finish forgets them."""
-    window = _window(Progress(0, (), {1: 2}))
+    window = _window(Progress(0, attempts={1: 2}))
     window.feed(of(b"a", 0) + of(b"b", 1))
 
     assert [window.attempts.begin_attempt(offset) for offset in (0, 0, 1)] == [1, 2, 3]
@@ -89,20 +89,20 @@ def test_reserved() -> None:
 
     window.feed(of(b"a", *range(5_000)))
 
-    assert window.progress("holder", "").reserved == AHEAD_MIN
+    assert window.progress().reserved == AHEAD_MIN
 
     window.attempts.begin_attempt(2_999)
-    progress = window.progress("holder", "")
+    progress = window.progress()
 
     assert progress.reserved == 3_000 + 4 * 3_000
 
     window.written(progress)
 
-    assert window.progress("holder", "").reserved == progress.reserved
+    assert window.progress().reserved == progress.reserved
 
     window.attempts.begin_attempt(999_999)
 
-    assert window.progress("holder", "").reserved == 1_000_000 + AHEAD_MAX
+    assert window.progress().reserved == 1_000_000 + AHEAD_MAX
 
 
 def test_buried() -> None:
@@ -112,7 +112,7 @@ def test_buried() -> None:
     window.attempts.begin_attempt(0)
     window.attempts.fail(0, 7)
     window.ledger.acquire("x")
-    without, beside = window.progress("me", ""), window.progress("me", "", dead_lettered=(0,))
+    without, beside = window.progress(), window.progress(dead_lettered=(0,))
 
     assert (without.next, without.attempts, without.failures) == (0, {0: 1}, {0: (1, 7)})
     assert (beside.next, beside.attempts, beside.failures, beside.running) == (1, {}, {}, 0)
@@ -121,7 +121,7 @@ def test_buried() -> None:
     window.finish(0, End.DEAD_LETTER)
 
     assert window.next == 1
-    assert window.progress("me", "") == dataclasses.replace(beside, beat=0)
+    assert window.progress() == dataclasses.replace(beside, beat=0)
     assert window.ledger.acquire("y") is None
     assert window.cache.record(0) is not None
 
@@ -214,7 +214,7 @@ def test_skipped() -> None:
     window.ledger.close("x")
 
     assert [window.skip(b"a"), window.skip(b"a"), window.skip(b"a")] == [1, 1, 0]
-    assert (window.progress("me", "").next, window.attempts.counts) == (2, {})
+    assert (window.progress().next, window.attempts.counts) == (2, {})
     assert window.counts == {"undone": 1, "kept": 1, "parked": 0}
 
 
@@ -223,7 +223,7 @@ def test_purged_while_it_failed() -> None:
     failures = {0: Failures(2, 0), 1: Failures(3, 0)}
     window = _window(Progress(0, attempts={0: 2, 1: 3}, failures=failures, purged={b"a": (0, 1)}))
     window.feed(of(b"a", 0, 1))
-    written = window.progress("me", "")
+    written = window.progress()
 
     assert (written.next, written.attempts, written.failures) == (1, {1: 3}, {1: Failures(3, 0)})
 
@@ -232,7 +232,9 @@ def test_failures_of_what_is_finished() -> None:
     """A record that names some is read without them, but for what is to be done again."""
     offsets = (1, 2, 4, 5, 6)
     failures = dict.fromkeys(offsets, Failures(1, 0))
-    progress = Progress(4, [(5, 6)], attempts=dict.fromkeys(offsets, 1), failures=failures, again=(2,))
+    progress = Progress(
+        4, finished=[(5, 6)], attempts=dict.fromkeys(offsets, 1), failures=failures, again=(2,)
+    )
     window = _window(progress)
 
     assert (sorted(window.attempts.counts), sorted(window.attempts.failures)) == ([2, 4, 6], [2, 4, 6])

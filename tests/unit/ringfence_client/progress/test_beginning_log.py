@@ -4,10 +4,9 @@ import logging
 
 import pytest
 
-from ringfence_client.partition.beginning_log import log_beginning
 from ringfence_client.progress.lease import Lease
 from ringfence_client.progress.progress_record import Progress
-from ringfence_client.progress.resume_offset import Log, resume
+from ringfence_client.progress.resume_offset import Log, log_beginning, resume
 
 LEASE = Lease("billing", "orders.accepted", 0, "holder", "")
 

@@ -6,8 +6,8 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment as Given
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as Said
 
-from ringfence_client.consumer import app_id_check
 from ringfence_client.consumer.assignor import KeepingAssignor, Owned
+from ringfence_client.consumer.group_terms import APP_ID, require_app_id
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
 from tests.support.consumers.assignments import GroupDouble, assigned
@@ -19,7 +19,7 @@ def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:
 
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, str | None]]:
     given, told = assigned(members)
-    return given, {name: app_id_check.refused_by(data) for name, data in told.items()}
+    return given, {name: APP_ID.refused_by(data) for name, data in told.items()}
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_what_is_said_of_app_and_topic_does_not_mix() -> None:
     assignor = KeepingAssignor("app.id", dict, "shop", told.append)
     assignor.on_assignment(Given(0, [("app.id", [0])], b""))
     assignor.on_assignment(Given(0, [], b"\xff"))
-    assignor.on_assignment(Given(0, [], app_id_check.refusal("other")))
+    assignor.on_assignment(Given(0, [], APP_ID.refusal('"other"')))
 
-    assert app_id_check.app_of(assignor.metadata(["app.id"]).user_data) == "shop"
-    assert [app_id_check.app_of(said) for said in (b"[7]", None, b'{"a": 1}')] == [None] * 3
+    assert APP_ID.of(assignor.metadata(["app.id"]).user_data) == '"shop"'
+    assert [APP_ID.of(said) for said in (b"[7]", None, b'{"a": 1}')] == [None] * 3
     assert told == ["other"]
 
 
@@ -58,8 +58,8 @@ async def test_who_may_join() -> None:
     """A consumer may join a group of its own app.id or of an unknown one. Another app.id is named, with the way out."""
     other = _member("other", {}, "u")
     for members in ((), (None,), (_member("shop", {}),), (other,), (_member(None, {}),)):
-        await app_id_check.require(cast("Cluster", GroupDouble(*members)), "t", "shop")
+        await require_app_id(cast("Cluster", GroupDouble(*members)), "t", "shop")
 
     group = GroupDouble(_member("shop", {}), _member("other", {}))
     with pytest.raises(ConfigurationError, match=r"consumers of t with app\.id = other.* to change app\.id"):
-        await app_id_check.require(cast("Cluster", group), "t", "shop")
+        await require_app_id(cast("Cluster", group), "t", "shop")
