@@ -11,7 +11,7 @@ from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.broker_process import HOST
 from app.embedded.server_files import Listener, listener_properties
-from tests.support.link import TcpProxy
+from tests.support.brokers.link import TcpProxy
 
 RESULTS: Final = Path(__file__).parent / "results"
 """The folder of the documents that benchmarks write."""

@@ -185,8 +185,10 @@ class ProducerSessions:
             self._read_again(wanted)
             return None
         for number, missing in found.lost.items():
-            place = f"{self._plan.source_topic}/{number}"
-            log.warning("bridge %s: %s: offset %d no longer exists", self._plan.name, place, missing)
+            topic = self._plan.source_topic
+            log.warning(
+                "bridge %s: %s/%d: offset %d no longer exists", self._plan.name, topic, number, missing
+            )
             self._partitions.reopen(number, f"opening: offset {missing} no longer exists", missing)
         self._note_unreadable(found)
         return found

@@ -145,7 +145,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             ]
             totals = sum(lanes.counts().values(), Counter())
             line = progress_line(totals - before, time.monotonic() - began, open_lanes, waiting)
-            log.info("%s%s", line, page)
+            log.info("%s", line + page)
             before = totals
 
     async def on_stop(self) -> None:

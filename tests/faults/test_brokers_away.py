@@ -15,10 +15,10 @@ from ringfence_kafka.aiokafka_patches import internals
 from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import BridgeProcess, Two
+from tests.support.brokers.link import TcpProxy
 from tests.support.brokers.linked import LinkedBroker
 from tests.support.consumers.processes import ConsumerProcess, noted
 from tests.support.kafka import Sent
-from tests.support.link import TcpProxy
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.embedded.broker_process import HOST
-from tests.support.link import TcpProxy
+from tests.support.brokers.link import TcpProxy
 from tests.support.worker import wait_for
 
 LIMIT_S = 10.0

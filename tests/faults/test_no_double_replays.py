@@ -12,10 +12,10 @@ from agents.lane.lane import Lane
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer import transactional
 from tests.support import kafka
+from tests.support.brokers.link import TcpProxy
 from tests.support.brokers.linked import LinkedBroker
 from tests.support.kafka import Sent
 from tests.support.lanes import Bench, Gate, bench, ids, until
-from tests.support.link import TcpProxy
 
 LIMIT_S = 180.0
 SMALL_BYTES = 2_000

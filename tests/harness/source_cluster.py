@@ -13,8 +13,8 @@ from tests.harness.history import ID_HEADER, History, Place, Record, records
 from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import BridgeProcess
+from tests.support.brokers.link import TcpProxy
 from tests.support.brokers.linked import LinkedBroker, linked_broker
-from tests.support.link import TcpProxy
 from tests.support.worker import wait_for
 
 APP_ID: Final = "origin"

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from tests.harness.nemeses.nemesis import OfSystem
 from tests.harness.system import System
-from tests.support.link import TcpProxy
+from tests.support.brokers.link import TcpProxy
 
 How = Literal["cut", "delay", "blackhole", "lose answers", "hold"]
 HOWS: Final[tuple[How, ...]] = ("cut", "delay", "blackhole", "lose answers", "hold")
