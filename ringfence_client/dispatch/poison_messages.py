@@ -37,9 +37,8 @@ class PoisonMessages:
         """``soon`` returns the number of runs that handlers finish in a moment."""
         self._concurrency = concurrency
         self._soon = soon
-        self._slots = max(
-            1, concurrency - 1
-        )  # last attempts that do not end leave one handler to other messages
+        # Last attempts that do not end leave one handler to other messages.
+        self._slots = max(1, concurrency - 1)
         self._begun: set[asyncio.Future[None]] = set()
         """Attempts that are not over. Each future completes when its attempt is over."""
         self._alone: dict[asyncio.Future[None], bool] = {}
