@@ -79,17 +79,15 @@ def _tokens(kafka: KafkaSettings) -> dict[str, str]:
     }
 
 
-def _pkcs8(file: Path, password: str | None) -> str:
+def _pkcs8(file: Path, password: str) -> str:
     """Return a private key in the format that Java reads; OpenSSL and Python read older formats too."""
     text = file.read_text("utf-8")
     if "-----BEGIN PRIVATE KEY-----" in text:
         return text
     try:
-        key = serialization.load_pem_private_key(
-            text.encode(), password=None if password is None else password.encode()
-        )
+        key = serialization.load_pem_private_key(text.encode(), password.encode() or None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        how = "without a password" if password is None else "with that password"
+        how = "with that password" if password else "without a password"
         raise ConfigurationError(
             f"kafka.ssl_keyfile = {file}: not a private key that can be read {how} ({error}): "
             f"`openssl pkcs8 -topk8 -nocrypt -in {file}` makes one"

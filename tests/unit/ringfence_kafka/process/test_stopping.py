@@ -86,7 +86,7 @@ told("not reached")
 """
 PYSPARK = """
 signal.signal(signal.SIGINT, lambda *_: told("theirs"))
-stop.reinstall()
+stop.install()
 ready(); wait()
 """
 
@@ -131,7 +131,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
 came = []
 signal.signal(signal.SIGUSR1, lambda *_: came.append(1))
 signal.signal(signal.SIGHUP, lambda *_: told("theirs"))
-stop.reinstall()
+stop.install()
 ready(); wait(lambda: came)
 """
     signals = [signal.SIGHUP, signal.SIGUSR1]
