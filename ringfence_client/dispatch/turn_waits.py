@@ -23,6 +23,7 @@ from ringfence_client.sends.state_store import UNREAD
 from ringfence_client.sends.target_topics import SendError
 from ringfence_client.window.window import End
 from ringfence_kafka.errors import RingfenceError, named
+from ringfence_kafka.wording import counted
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -98,7 +99,7 @@ class TurnWaits:
             message: Message = self._factory.make(record, attempts, held.fence)
             trace = error if error is not None and not isinstance(error, Retry | HandlerEndedError) else None
             self._failure_log.dead_letter(
-                f"{held}/{offset} goes to the dead letters after {attempts} attempts: {reason} "
+                f"{held}/{offset} goes to the dead letters after {counted(attempts, 'attempt')}: {reason} "
                 f"(group {group_names.shown_or_none(message.group)}, ID {_printed(message.duplicate_id)})",
                 trace,
             )

@@ -104,7 +104,9 @@ def config_option(verb: Verb) -> Verb:
 
 def given_options() -> list[str]:
     """Return the configuration and connection options of this command line, for a command that repeats them."""
-    context = click.get_current_context()
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return []
     kept = context.meta.get(_CONNECTION, {})
     named = [(_NAMES[key], kept.get(key)) for key in ("bootstrap_servers", "command_config")]
     named += [("-X", f"{key}={value}") for key, value in kept.get("properties", {}).items()]

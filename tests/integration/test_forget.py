@@ -93,6 +93,22 @@ def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path) ->
     assert topics.check(settings) == 0
 
 
+def test_offsets_of_another_program_stay(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name without progress of this application may be that of any Kafka consumer, or of another ``app.id``."""
+    topic, group = kafka.unique("plain"), kafka.unique("plain-group")
+    kafka.create_topics(bootstrap, {topic: (1, {})})
+    kafka.send(bootstrap, topic, [Sent(), Sent()])
+    kafka.commit(bootstrap, group, topic, 1)
+
+    settings = load(configure(tmp_path, bootstrap, f"{topic}-app", [{"name": topic, "partitions": 1}]))
+    assert forget(settings, group, yes=True) == 1
+
+    assert f"nothing is kept of consumer group {group} with app.id = {topic}-app" in capsys.readouterr().out
+    assert kafka.committed(bootstrap, group, topic) == [1]
+
+
 UNFINISHED = "a lag of 6 offsets, 1 open dead letter, 1 parked group (bad)"
 
 

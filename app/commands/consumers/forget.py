@@ -73,10 +73,16 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
             f"consumer group {group} has redriven messages that it has not handled ({where}), and their dead letters are settled: nothing was "
             "done. Start a consumer of the group to handle them, or run this again with --discard-redriven"
         )
-    with reading("what is unfinished"):
-        unfinished = asyncio.run(_unfinished(settings, group))
     admin = AdminClient(confluent_options(settings.kafka))
     states = _state_topics(admin, settings, group)
+    if not kept and not states:
+        click.echo(
+            f"nothing is kept of consumer group {group} with app.id = {settings.app.id}: check both names (ringfence consumers show). Offsets of "
+            "a group with this name stay, because another program may use them"
+        )
+        return NOTHING_KEPT
+    with reading("what is unfinished"):
+        unfinished = asyncio.run(_unfinished(settings, group))
     of_states = f", the states that its handlers keep ({', '.join(states)})" if states else ""
     confirmed(
         f"Forget consumer group {group}: its progress in {len(kept)} records{of_states}, and its offsets? It has {unfinished}. The dead letters "
@@ -86,9 +92,6 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
     _delete_topics(admin, states)
     _write_tombstones(settings, kept)
     offsets = _delete_group(admin, group)
-    if not kept and not offsets and not states:
-        click.echo(f"nothing is kept of consumer group {group}: check the name (ringfence consumers show)")
-        return NOTHING_KEPT
     click.echo(
         f"forgot consumer group {group}: {len(kept)} progress records{' and its offsets' if offsets else ''}{of_states}; it had {unfinished}"
         + (f"; {sum(redriven.values()):,} redriven messages were discarded" if redriven else "")

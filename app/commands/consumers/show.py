@@ -15,6 +15,7 @@ from conf import terminal
 from ringfence_client.progress.progress_record import RELEASED
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.escaping import printable
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
@@ -58,7 +59,7 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
         _print(found)
     foreign = [fault for faults in found.foreign.values() for fault in faults]
     for fault in [*foreign, *found.faults]:
-        click.echo(f"ringfence: {fault}", err=True)
+        click.echo(f"ringfence: {printable(fault)}", err=True)
     if group and not found.rows:
         click.echo(
             f"nothing known  {group} never had a partition{f' of {address}' if address else ''}: check its "

@@ -1,6 +1,7 @@
 """``ringfence groups purge``, ``skip`` and ``release``: change one message group for one consumer group."""
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -87,8 +88,8 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
     reason = f"no handler of {group} runs a message of {name}"
     if done.parked:
         reason = (
-            f"{', '.join(done.parked)} of {name} is parked, and its dead letter is open: `ringfence dlq redrive {address} --consumer-group "
-            f"{group}` tries it again"
+            f"{', '.join(done.parked)} of {name} is parked, and its dead letter is open: `ringfence dlq redrive {shlex.quote(address)} --consumer-group "
+            f"{shlex.quote(group)}` tries it again"
         )
     click.echo(f"nothing to release  {reason}")
     return 1

@@ -77,8 +77,11 @@ class _Verb(OfflineChange):
         running, left = ("", "") if regrouping.done else await self._find_activity(regrouping, metas)
         obstacles = [text for text in (running, left) if text]
         self._progress.end()
+        nothing = f"{name} has {shown_lanes(lanes)}, and its rings fit: nothing to do"
         if dry_run:
-            if not regrouping.done:
+            if regrouping.done:
+                self._say(nothing)
+            else:
                 print_plan(regrouping, obstacles, self._say)
             return regrouping, obstacles, {}
         if left and not running and any(map(is_marked, metas.values())):
@@ -89,7 +92,7 @@ class _Verb(OfflineChange):
             raise RegroupError("\n".join(obstacles))
         if regrouping.done:
             await self._give_all(regrouping, counts)
-            self._say(f"{name} has {shown_lanes(lanes)}, and its rings fit: nothing to do")
+            self._say(nothing)
             return regrouping, [], {}
         before = shown_lanes(regrouping.before or 0)
         confirmed(f"Write new rings for {name}, which has {before}, for {shown_lanes(lanes)}", yes=yes)

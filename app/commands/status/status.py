@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import shlex
 import time
 from collections.abc import Collection
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import click
@@ -18,6 +19,7 @@ from app.commands.status.read import Counts, read_histories, read_status
 from app.commands.status.show import document, show
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
+from ringfence_kafka.process.command_line import given_options
 from ringfence_kafka.process.step_progress import reading
 
 EVERY_S: Final = 2.0
@@ -37,6 +39,17 @@ def _needs_action(found: Collection[Finding]) -> bool:
     return any(finding.stands for finding in found)
 
 
+def _with_options(found: Collection[Finding]) -> list[Finding]:
+    """Add the configuration and connection options of this command line to commands, so that a person can copy them."""
+    options = shlex.join(given_options())
+    return [
+        replace(item, command=f"{item.command} {options}".rstrip())
+        if item.command.startswith("ringfence ")
+        else item
+        for item in found
+    ]
+
+
 def print_status(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[str]) -> int:
     """Print the state of all parts; return 0, or 1 if a finding needs action."""
     if watch:
@@ -47,7 +60,7 @@ def print_status(settings: Settings, *, as_json: bool, watch: bool, ignored: Col
     if as_json:
         click.echo(json.dumps(as_document(status, found), indent=2))
     else:
-        show(status, found)
+        show(status, _with_options(found))
     return NOT_OK if _needs_action(found) else 0
 
 
@@ -66,10 +79,11 @@ def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> in
                         click.echo(json.dumps(as_document(status, found)))
                     else:
                         past = asyncio.run(read_histories(settings, status, "glance"))
+                        shown = _with_options(found)
                         if console.is_terminal:
-                            live.update(document(status, found, past), refresh=True)
+                            live.update(document(status, shown, past), refresh=True)
                         else:
-                            show(status, found, past)
+                            show(status, shown, past)
                 except RingfenceError as error:
                     code = error.exit_code
                     if as_json:
