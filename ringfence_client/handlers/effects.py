@@ -55,12 +55,8 @@ class Send(NamedTuple):
     number: int
     """Number among the sends of its message, from 1."""
     origin: Origin
-
-    @property
-    def bytes(self) -> int:
-        """Approximate size of key, value and headers."""
-        size = len(self.key or b"") + len(self.value or b"")
-        return size + sum(HEADER_BYTES + len(name) + len(data or b"") for name, data in self.headers)
+    bytes: int
+    """Approximate size of key, value and headers."""
 
 
 class StateError(RingfenceError):

@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn
 
 from ringfence_client.handlers.effects import (
     DONE,
+    HEADER_BYTES,
     Data,
     Effects,
     Origin,
@@ -183,8 +184,11 @@ class Message:
         own_id, written = encoded(duplicate_id, "duplicate_id"), encoded_headers(headers)
         check_send(topic, partition, timestamp, own_id)
         number, own_key, own_value = self.sent + 1, encoded(key, "key"), encoded(value, "value")
+        size = len(own_key or b"") + len(own_value or b"")
+        for name, data in written:
+            size += HEADER_BYTES + len(name) + len(data or b"")
         self.effects.add_send(
-            Send(topic, partition, own_key, own_value, written, own_id, timestamp, number, origin)
+            Send(topic, partition, own_key, own_value, written, own_id, timestamp, number, origin, size)
         )
         self.sent += 1
         return DONE
