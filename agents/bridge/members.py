@@ -91,9 +91,8 @@ def decide(
             return Run(top)
         if not all(value.still == NOT_BEGUN for member in began for value in found[member].values()):
             number = min(number for member in began for number in found[member])
-            return Refuse(
-                number, _offsets(members, found, number)
-            )  # another member's offset would skip messages
+            # Another member's offset would skip messages.
+            return Refuse(number, _offsets(members, found, number))
         return _adopted(top, began, found)  # an interrupted change: nothing is forwarded yet
     return _adopted(Map(top.number + 1, members), top.members, found)
 

@@ -96,7 +96,7 @@ async def _run(
         log.info("%d bridges start: %s", len(bridges), ", ".join(bridge.plan.name for bridge in bridges))
         await _until_stopped(bridges, stopping, ends if drain else None)
     if drain:
-        await require_at([bridge.plan for bridge in bridges], ends)
+        await require_drained([bridge.plan for bridge in bridges], ends)
 
 
 async def _prepare(
@@ -113,7 +113,7 @@ async def _prepare(
         raise PrerequisiteError("\n".join(dict.fromkeys(lines)))
     for line in lines:
         log.error("%s", line)
-    ends = await ends_of(configured) if drain else {}
+    ends = await drain_ends(configured) if drain else {}
     allowed = await permitted(configured, drain=drain)
     bridges += [Bridge(plan, *here, ends.get(plan.name), permit) for plan, permit in allowed]
     return ends
@@ -141,7 +141,7 @@ async def _until_stopped(
                 ]
                 if obstacles:
                     raise TopicError("\n".join(obstacles))
-                if await reached([bridge.plan for bridge in bridges], ends):
+                if await is_drained([bridge.plan for bridge in bridges], ends):
                     break
     finally:
         for bridge in bridges:
@@ -191,7 +191,7 @@ async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
     return running
 
 
-async def ends_of(plans: Sequence[Plan]) -> dict[str, Ends]:
+async def drain_ends(plans: Sequence[Plan]) -> dict[str, Ends]:
     """Return end offsets by bridge. Bridges with the same source topic have the same ends.
 
     Raises:
@@ -227,7 +227,7 @@ async def _ends(plan: Plan) -> Ends:
     return {number: end for (_, number), end in ends.items()}
 
 
-async def reached(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> bool:
+async def is_drained(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> bool:
     """Return whether all partitions are committed up to their ends, also those that other processes drain."""
     try:
         stood = [await _committed(plan, ends[plan.name]) for plan in plans]
@@ -254,7 +254,7 @@ async def _committed(plan: Plan, numbers: Iterable[int]) -> dict[int, int]:
     }
 
 
-async def require_at(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> None:
+async def require_drained(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> None:
     """Check that all partitions are committed exactly up to their ends.
 
     Raises:

@@ -41,7 +41,7 @@ class Faults:
 
     @property
     def exact(self) -> bool:
-        """Whether there is no problem."""
+        """Whether no problem was found."""
         return not (self.lost or self.torn or self.doubled or self.out_of_order or self.changed or self.wrong)
 
     def by_kind(self, *kinds: str) -> dict[str, list[str]]:

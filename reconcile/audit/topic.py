@@ -46,7 +46,7 @@ def seconds_of(text: str) -> int:
     """Return the seconds of a duration such as 90s, 30m, 24h or 7d. Raises ValueError if it is none."""
     match = _DURATION.fullmatch(text)
     if match is None or not int(match[1]):
-        raise ValueError(f"{text!r} is no duration: write for example 30m, 24h or 7d")
+        raise ValueError(f"{text!r} is not a duration: write for example 30m, 24h or 7d")
     return int(match[1]) * _UNITS[match[2]]
 
 

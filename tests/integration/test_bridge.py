@@ -173,16 +173,16 @@ async def test_drain_of_others(two: Two, tmp_path: Path) -> None:
     given.send(messages(10), 0)
     given.send(messages(20), 1)
     found = plans(load(given.config))
-    ends = await run.ends_of(found)
+    ends = await run.drain_ends(found)
     assert ends == {given.name: {0: 10, 1: 20}}
     kafka.commit(two.source, given.group, given.topic, 20, 1)
     await _commit_as_bridge(two.source, given, 0, 10)
-    assert not await run.reached(found, ends), "the second offset is not a bridge's"
+    assert not await run.is_drained(found, ends), "the second offset is not a bridge's"
     await _commit_as_bridge(two.source, given, 1, 20)
-    assert await run.reached(found, ends)
+    assert await run.is_drained(found, ends)
     kafka.delete_topics(two.source, [given.topic])
     with pytest.raises(MissingTopicError, match="nothing to drain"):
-        await run.ends_of(found)
+        await run.drain_ends(found)
 
 
 def test_nobody_forwards_it(two: Two, tmp_path: Path) -> None:

@@ -41,11 +41,9 @@ def _needs_action(found: Collection[Finding]) -> bool:
 
 def _with_options(found: Collection[Finding]) -> list[Finding]:
     """Add the configuration and connection options of this command line to commands, so that a person can copy them."""
-    options = shlex.join(given_options())
+    options = "".join(f" {shlex.quote(part)}" for part in given_options())
     return [
-        replace(item, command=f"{item.command} {options}".rstrip())
-        if item.command.startswith("ringfence ")
-        else item
+        replace(item, command=item.command + options) if item.command.startswith("ringfence ") else item
         for item in found
     ]
 

@@ -211,9 +211,8 @@ class _Growing(OfflineChange):
         accepted_at = view.accepted_at
         entries = [Entry(key, value, accepted_at.get(key)) for key, value in restore.occupants.items()]
         entries += [Entry(key, value) for key, value in restore.hops.items()]
-        meta = self._with_count(metas[lane], work.growth)._replace(
-            next_offsets={}
-        )  # inputs begin at their start
+        counted_meta = self._with_count(metas[lane], work.growth)
+        meta = counted_meta._replace(next_offsets={})  # inputs begin at their start
         for successor in work.growth.successors(lane):
             if successor in metas and metas[successor].next_offsets:
                 continue

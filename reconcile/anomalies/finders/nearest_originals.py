@@ -26,9 +26,9 @@ def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
     original may lie between.
 
     Args:
-        candidates: :data:`SAME`, lane, forwarded, emptied (how often the ring was emptied before), at (offset
-            on its route), timestamp, max_age_ms, on (the ring was not off), largest (ring size), head (see
-            ring_ranks), and more.
+        candidates: :data:`SAME`, lane, forwarded, emptied, at, timestamp, max_age_ms, on, largest, head, and
+            more. ``emptied``: how often the ring was emptied before. ``at``: offset on its route. ``on``: the
+            ring was not off. ``largest``: ring size. ``head``: see ring_ranks.
         originals: The same without the last four; also ``before`` (an earlier run accepted it) and sequence.
     """
     of_route = originals.select(

@@ -66,11 +66,9 @@ def of_events(rings: Rings) -> Column:
 
 def _settled(rings: Rings) -> Column:
     lane = F.col("lane")
-    return (
-        F.coalesce(_listed([rings.settled(ring) for ring in rings.all], lane), lane)
-        if rings.regroups
-        else lane
-    )
+    if not rings.regroups:
+        return lane
+    return F.coalesce(_listed([rings.settled(ring) for ring in rings.all], lane), lane)
 
 
 @_of_all

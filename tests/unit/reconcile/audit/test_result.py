@@ -280,7 +280,7 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, fault in (
         (["--since", "1h", "--last", "5"], "choose one"),
         (["--id-header", "X", "--id-from", "key"], "--id-header has no effect"),
-        (["--since", "soon"], "is no duration"),
+        (["--since", "soon"], "is not a duration"),
         (["--confidence", "0"], "--confidence"),
         (["--last", "0"], "--last"),
         (

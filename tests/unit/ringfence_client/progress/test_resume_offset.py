@@ -1,11 +1,21 @@
 """The position where reading resumes, by the last record and the present log."""
 
+import logging
 from dataclasses import replace
 
 import pytest
 
+from ringfence_client.handlers.retries import Failures
+from ringfence_client.progress.lease import Lease
 from ringfence_client.progress.progress_record import HELD, Progress
-from ringfence_client.progress.resume_offset import Log, Resumption, resume
+from ringfence_client.progress.resume_offset import (
+    Log,
+    Resumption,
+    log_beginning,
+    resume,
+    survived,
+    unrecorded,
+)
 
 RECORD = Progress(
     100, finished=[(110, 120)], attempts={105: 2}, reserved=200, holder="other", purged={b"g": (120, 150)}, state=HELD, token=7, delivered=121, topic_id="A",
@@ -73,3 +83,42 @@ def test_offset_that_was_set_beyond_the_end(committed: int) -> None:
     assert resume(RECORD, replace(LOG, committed=committed)) == Resumption(RECORD, beyond=True)
     beyond = Resumption(replace(FRESH, next=3), recreated=True, beyond=True)
     assert resume(RECORD, Log("B", committed, 3, 500)) == beyond
+
+
+LEASE = Lease("billing", "orders.accepted", 0, "holder", "")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "committed", "is_said"),
+    [(None, 40, True), (None, None, False), (Progress(40, topic_id="A"), 40, False)],
+    ids=["lost", "new", "there"],
+)
+def test_a_lost_progress_record(
+    recorded: Progress | None, committed: int | None, is_said: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An offset alone says nothing of messages that were finished above it: they come again, and somebody must know."""
+    log_now = Log("A", committed, 0, 500)
+
+    with caplog.at_level(logging.WARNING, "ringfence.consumer"):
+        log_beginning(LEASE, recorded, log_now, resume(recorded, log_now))
+
+    assert ("no progress record" in caplog.text) == is_said
+
+
+BEFORE = Progress(0, attempts={1: 3, 2: 1, 3: 2}, failures={1: Failures(1, 0), 3: Failures(2, 0)}, state=HELD)
+"""Message 1 outlived two processes, message 2 one."""
+
+
+def test_attempts_of_a_process_that_lives_are_forgotten() -> None:
+    """Earlier deaths and all failures stay; what was begun and did not fail since counts no more, and nothing is suspected."""
+    attempts = {1: 4, 2: 3, 3: 4, 4: 1}
+    failures = {**BEFORE.failures, 2: Failures(1, 0), 3: Failures(3, 0)}
+    later = Progress(0, attempts=attempts, failures=failures, state=HELD)
+
+    assert unrecorded(BEFORE) == {1: 2, 2: 1}
+    found = survived(later, unrecorded(BEFORE))
+
+    assert found.attempts == {1: 3, 2: 2, 3: 3}
+    assert unrecorded(found) == unrecorded(BEFORE)
+    assert found.failures == later.failures
+    assert found.released
