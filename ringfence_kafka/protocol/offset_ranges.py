@@ -135,7 +135,7 @@ def check(next_offset: int, runs: Sequence[Run]) -> None:
     for start, stop in runs:
         if not end < start < stop <= OFFSET_MAX:
             raise ValueError(
-                f"the run from {start} to {stop} is empty, ends where there are no offsets, or does not lie above {end}"
+                f"the run from {start} to {stop} is empty, begins at or below {end}, or exceeds {OFFSET_MAX}"
             )
         end = stop
 

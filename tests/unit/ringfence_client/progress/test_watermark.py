@@ -37,9 +37,9 @@ def test_bytes(runs: list[Run], data: str) -> None:
         ("01 01 82", "end within a varint"),
         ("01 01 8000", "byte 2 of the runs is longer than needed"),
         ("01 01 ffffffffffffffffffff", "byte 10 of the runs has more than 63 bits"),
-        ("01 01 ffffffffffffffff7f", "ends where there are no offsets"),
+        ("01 01 ffffffffffffffff7f", "exceeds"),
         ("01 01 00", "from 1001 to 1001 is empty"),
-        ("01 01 01 00 01", "does not lie above"),
+        ("01 01 01 00 01", "begins at or below"),
         ("02", "ends with nothing finished"),
     ],
 )
@@ -53,10 +53,10 @@ def test_malformed(data: str, fault: str) -> None:
 @pytest.mark.parametrize(
     ("next_offset", "runs", "fault"),
     [
-        (5, [(4, 7)], "from 4 to 7 .* does not lie above 4"),
+        (5, [(4, 7)], "from 4 to 7 .* begins at or below 4"),
         (5, [(7, 7)], "is empty"),
-        (5, [(6, 8), (8, 9)], "from 8 to 9 .* does not lie above 8"),
-        (5, [(6, OFFSET_MAX + 1)], "ends where there are no offsets"),
+        (5, [(6, 8), (8, 9)], "from 8 to 9 .* begins at or below 8"),
+        (5, [(6, OFFSET_MAX + 1)], "exceeds"),
         (-1, [], "-1 is no offset"),
     ],
 )
